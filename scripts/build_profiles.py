@@ -92,7 +92,7 @@ INFINITY_FABRIC_LINKS = {"MI300X": 128, "MI325X": 128}
 INFINITY_FABRIC_SOURCE = "to each of 7 others, both directions (AMD data sheet: 896 in all)"
 
 GRACE_LINK = "NVLink-C2C"
-"""What links a GPU to the Arm CPU on its board (NVIDIA GH200 product brief: Grace)."""
+"""The link between a GPU and the Arm CPU on its board (NVIDIA GH200 product brief: Grace)."""
 
 GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
 """For types whose price row does not name their GPUs (AWS p3): nvidia-smi's name -> the name in gpus.csv."""

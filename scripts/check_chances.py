@@ -32,7 +32,7 @@ DRAW_COUNT = 20_000
 _CHUNK = 1_000
 _SEED = 7
 PROGRAM_DRAW_COUNT = 4096
-"""What the program draws (advisor/cost/cheapest.py)."""
+"""The number of draws in advisor/cost/cheapest.py."""
 BUSY = {
     "MLP": ("examples/mlp.py", Options()),
     "ResNet-50": ("examples/resnet50.py", Options()),

@@ -29,7 +29,7 @@ _LEAST_HOST_SHARE = 0.5
 _LEAST_SPREAD, _MOST_SPREAD = 0.003, 0.8
 
 Level = Literal["device", "generation", "vendor"]
-"""What is left out whole. Parts of one CPU, with other core counts, are one device."""
+"""The unit that a fit leaves out. Instances with other core counts of one CPU are one device."""
 _PART_OF: Mapping[Level, Callable[[Device], str]] = {
     "device": lambda device: device.name,
     "generation": lambda device: device.generation,

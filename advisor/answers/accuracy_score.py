@@ -79,7 +79,7 @@ def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Acc
 def kendall_tau_b(first: FloatArray, second: FloatArray) -> float | None:
     """Return Kendall's rank correlation with ties (tau-b; Kendall, "The treatment of ties in ranking problems", 1945).
 
-    None where one of the two is the same everywhere.
+    None if one of the two is constant.
     """
     first_order = np.sign(first[:, np.newaxis] - first)
     second_order = np.sign(second[:, np.newaxis] - second)

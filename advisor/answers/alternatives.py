@@ -1,4 +1,4 @@
-"""Says what comes closest to limits that no offer keeps, and which single flag to change."""
+"""Finds offers just outside the limits when no offer keeps all of them, and the single flags to change."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _SELECTIONS = ("provider", "region", "tier", "device", "arch", "instance", "gpus
 _SIZES = ("epochs", "samples", "steps", "tokens", "requests_per_day", "requests_per_second")
 _MOST_MACHINES = 32
 _SLACK = 1.1
-"""Over the least that an offer seems to need, if it is not enough: another batch or plan may be chosen."""
+"""Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen."""
 _TRIES = 4
 
 _Ask: TypeAlias = Callable[[Options], tuple[Quote, ...]]
@@ -42,8 +42,8 @@ _Change: TypeAlias = tuple[str, dict[str, Any]]
 def alternatives(question: Question, *, today: date | None = None) -> tuple[Alternative, ...]:
     """Return the cheapest and the fastest offer without limits, what budget and deadline buy, and flags that help.
 
-    Every flag is changed alone, and the ranking is asked again with its new value before it is named. Only offers that
-    may lead count, if any does without limits. Nothing without limits, or if no offer can do the job at all.
+    Every flag is changed alone, and the job is ranked again with its new value before it is named. Only offers that may
+    lead count, if any may without limits. Empty if no limit is set, or if no offer can do the job at all.
     """
     ask_all, options = _asker(question, today=today), question.options
     limits = [name for name in _LIMITS if getattr(options, name) is not None]
@@ -215,7 +215,7 @@ _AMOUNTS: Mapping[str, Callable[[Quote], float]] = {
     "max_ttft": lambda quote: _of_tokens(quote, "ttft_s"),
     "max_tpot": lambda quote: _of_tokens(quote, "tpot_s"),
 }
-"""What an offer needs of each limit; of a latency, the least it can need."""
+"""The amount of a quote that each limit bounds. For a latency it is the step alone, which no change can go below."""
 _OF_A_STEP = ("max_latency", "p99", "max_ttft", "max_tpot")
 _TIMES = ("deadline", *_OF_A_STEP)
 _TIME_UNITS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))

@@ -43,7 +43,7 @@ _DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POI
 
 
 def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> BreakEven:
-    """Find where the cheapest CPU and the cheapest GPU cost the same. Raises `AdvisorError` where one has no offer.
+    """Find where the cheapest CPU and the cheapest GPU cost the same. Raises `AdvisorError` if one has no offer.
 
     `variations` are the same model at several values of a parameter; each gives a curve.
     """

@@ -114,7 +114,7 @@ def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
 def cost_rise_ratio(comparison: Comparison) -> float:
     """Return by how much the cheapest cost of the job rises: 0.1 is 10 %; below 0 it falls.
 
-    Infinite where no instance does the new job, or where what was free costs something now.
+    Infinite if no instance can do the new job, or if a free job now has a cost.
     """
     if comparison.cheapest is None:
         return float("inf")

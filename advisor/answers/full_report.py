@@ -100,7 +100,7 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
 def _batch_points(
     workload: Workload, options: Options, subjects: Sequence[_Subject], catalog: Catalog
 ) -> list[tuple[BatchPoint, ...]]:
-    """Return the step of every device at the batch sizes of `--batch auto`; nothing if one size alone is known."""
+    """Return the step of every device at the batch sizes of `--batch auto`; nothing if only one size is known."""
     if not workload.batch_is_affine:
         return [()] * len(subjects)
     asked = batch_candidates("auto", mode=options.mode, source_batch=workload.batch)

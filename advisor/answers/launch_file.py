@@ -65,9 +65,9 @@ def task_file(
 ) -> TaskFile:
     """Return the file of `engine` for the best instance, or the first that it can launch; `file` is its future path.
 
-    It is of a service if the job is one, whose script listens on `port`. The current folder is copied to the machine.
-    The packages that the code imports and those of `requirements.txt` are installed there. `captured` is what the
-    script sets and reads, if it was run. Raises `NothingFitsError` if the engine can launch no instance.
+    For a service, the script listens on `port`. The current folder is copied to the machine.
+    The packages that the code imports and those of `requirements.txt` are installed there. `captured` has the
+    settings of a script that was run, and what it reads. Raises `NothingFitsError` if the engine can launch none.
     """
     job = recommendation.job
     is_service = job.requests_per_day is not None
@@ -115,7 +115,7 @@ def task_file(
 
 
 def _doubts(quote: Quote, captured: Script | None, *, script_args: Sequence[str]) -> Iterator[str]:
-    """Yield what differs from the prediction, and what the machine may lack."""
+    """Yield differences from the predicted job, and files and variables that the machine may lack."""
     here = Path.cwd()
     outside = [arg for arg in script_args if Path(arg).is_absolute() and Path(arg).exists()]
     if captured is None:

@@ -21,7 +21,7 @@ from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, Pric
 def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
     """Return the price of every offer within the limits of `options`, cheapest first; offers without one are left out.
 
-    Raises `UsageError` for a provider, region or device that there is not.
+    Raises `UsageError` for an unknown provider, region or device.
     """
     check_names(options, catalog.offers)
     wanted = OfferFilter.of(replace(options, device=device_ids(catalog, options.device)))
@@ -37,7 +37,7 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
 def show_prices(catalog: Catalog, name: str, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
     """Return every price of an instance type, or of the offer with that id, in every region.
 
-    Raises `UsageError` for a name that is none.
+    Raises `UsageError` for an unknown name.
     """
     wanted = name.lower()
     rented = (*catalog.offers, *catalog.unpredicted)
@@ -72,9 +72,9 @@ def changes_of_ours(catalog: Catalog) -> tuple[PriceChange, ...]:
 
 
 def validate_file(file: Path, *, today: date) -> tuple[str, tuple[str, ...]]:
-    """Return what a profile, price or overlay file holds in a sentence, and the prices in it that are not credible.
+    """Return one sentence on the contents of a profile, price or overlay file, and its prices that are not credible.
 
-    Raises `UsageError` where there is no such file, `ProfileError` at its first mistake.
+    Raises `UsageError` for a missing file, `ProfileError` at its first mistake.
     """
     if not os.path.lexists(file):
         raise UsageError(f"{file}: no such file", hint="name a YAML file of prices, terms or a device")

@@ -86,10 +86,10 @@ def refresh_prices(
     ours = parse_catalog([_our_layer(provider)])
     with make_client() as client:
         listing = fetch_listing(provider, client, _wanted(rows, document.values, ours))
-    _check_is_whole(listing, rows, provider=provider)
+    _check_complete(listing, rows, provider=provider)
 
     values = with_listing(document.values, listing, today=today.isoformat())
-    _check_is_in_the_unit_known(values, listing, rows, provider=provider)
+    _check_unit(values, listing, rows, provider=provider)
     text = yaml_text(values, comments=_comments(provider))
     before, after = (_offers(content, provider) for content in (yaml_text(document.values), text))
     broken = broken_invariants(after, today=today)
@@ -131,7 +131,7 @@ def _wanted(rows: list[PriceRow], values: Mapping[str, Any], ours: Catalog) -> W
     )
 
 
-def _check_is_whole(listing: Listing, rows: list[PriceRow], *, provider: str) -> None:
+def _check_complete(listing: Listing, rows: list[PriceRow], *, provider: str) -> None:
     """Raise `NetworkError` for a list that has no known type, or too few of the expected rows."""
     if not listing.prices and not listing.unchanged:
         hint = "nothing was written; the list may have another shape than the one known"
@@ -148,9 +148,7 @@ def _check_is_whole(listing: Listing, rows: list[PriceRow], *, provider: str) ->
         raise NetworkError(f"{provider}: the list has {len(due & found):,} of {len(due):,} known rows", hint=hint)
 
 
-def _check_is_in_the_unit_known(
-    values: Mapping[str, Any], listing: Listing, rows: list[PriceRow], *, provider: str
-) -> None:
+def _check_unit(values: Mapping[str, Any], listing: Listing, rows: list[PriceRow], *, provider: str) -> None:
     """Raise `NetworkError` if most prices of the list are far from the known ones: the unit may have changed."""
     listed = {(one.instance, one.region) for one in listing.prices}
     known = listed & {(row.instance, row.region) for row in rows}

@@ -44,7 +44,7 @@ from advisor.scale.predict_on_all import predict_with_growing_batches
 from advisor.workload.summary import summarize
 
 _LEAST_SAVED_RATIO = 0.05
-"""A script whose cost another precision lowers by less is not told of it."""
+"""Least saving by another precision that is worth a line in the answer on a script."""
 
 
 def rank(question: Question, *, today: date | None = None) -> Recommendation:

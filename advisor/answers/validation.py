@@ -197,7 +197,7 @@ def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads
         if not _holds_at(workload, measurement.batch):
             return run.failed(f"the step can be predicted at batch {workload.batch} alone, not at {measurement.batch}")
         return run
-    # of a traceback of our own code, the last line
+    # the last line of a traceback of our own code
     reason = workload.message if isinstance(workload, AdvisorError) else str(workload).strip().splitlines()[-1]
     return _failed(measurement, device, family=family, reason=reason)
 
@@ -205,7 +205,7 @@ def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads
 def predict_runs(prepared: Iterable[Run | FailedRow], catalog: Catalog) -> list[PredictedRow | FailedRow]:
     """Return a row for each of `prepared`, in their order; failed rows stay as they are."""
     prepared = list(prepared)
-    groups: dict[object, list[Run]] = {}  # of one step with the same settings, which are predicted together
+    groups: dict[object, list[Run]] = {}  # runs of one step with the same settings are predicted together
     for run in prepared:
         if isinstance(run, Run):
             asked = run.measurement
@@ -218,7 +218,7 @@ def predict_runs(prepared: Iterable[Run | FailedRow], catalog: Catalog) -> list[
 def kernels_of(run: Run) -> tuple[Kernels, Precision]:
     """Return the kernels of a run at its batch size, and the precision that they run in.
 
-    Raises ValueError where the device has no unit for the precision.
+    Raises ValueError if the device has no unit for the precision.
     """
     asked, device = run.measurement, run.device.device
     precision = resolve_precision(asked.precision, device)
@@ -292,7 +292,7 @@ def _predicted(runs: Sequence[Run], catalog: Catalog) -> Iterable[PredictedRow |
 
 
 def known_of(device: Device, precision: Precision, catalog: Catalog) -> Known:
-    """Return what the efficiency that applies to the device was fitted on. Parts of a CPU are fitted as ID@CORES."""
+    """Return the source of the device's efficiency. Parts of a CPU are fitted as ID@CORES."""
     efficiency = efficiency_of(device, precision=precision, efficiencies=catalog.efficiencies)
     profiles: Mapping[str, Gpu | Cpu] = {**catalog.gpus, **catalog.cpus}
     fitted = {name.partition("@")[0] for name in efficiency.fitted_on}

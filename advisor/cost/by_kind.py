@@ -45,8 +45,8 @@ class KindMarket:
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
         """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
 
-        Offers that may not lead the offers of their kind count only if a kind has no others. The other kind plays no
-        part: an unmeasured CPU must not vanish from the curve where a measured GPU costs about as much.
+        Offers that may not lead count only if their kind has no others. Each kind is judged alone: an unmeasured CPU
+        must not vanish from the curve because a measured GPU costs about as much.
         """
         priced = self._selection.priced
         choice, terms = choose_batches(predictions, job=job), self._terms_of(job)

@@ -83,9 +83,9 @@ def chances_by_device(quotes: Iterable[Quote]) -> tuple[DeviceChance, ...]:
 def indistinguishable(amounts: FloatArray, *, errors: Iterable[SharedError], best: int = 0) -> BoolArray:
     """Return which offers are too close to the one at index `best` to call: their 90 % intervals overlap.
 
-    Of an error that an offer shares with the best, only the difference counts. The best itself is never marked.
+    An error that an offer shares with the best counts only by its difference. The best itself is never marked.
     """
-    overlaps: BoolArray = amounts == 0  # of offers that cost nothing
+    overlaps: BoolArray = amounts == 0  # free offers
     if amounts[best] != 0 and not overlaps.any():
         others, bests = np.zeros_like(amounts), np.zeros_like(amounts)
         for error in errors:

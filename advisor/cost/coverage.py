@@ -36,6 +36,6 @@ def coverage(job: Job, priced: PricedOffer, *, billing: Billing) -> tuple[tuple[
 
 
 def commitment_usd(kind: PriceKind, *, usd_per_hour: float, instance_count: int) -> float | None:
-    """Return what a committed price must be paid over its term, used or not; None without a commitment."""
+    """Return the total to pay over the term of a commitment, used or not; None without one."""
     hours = _TERM_HOURS.get(kind)
     return None if hours is None else hours * usd_per_hour * instance_count

@@ -155,7 +155,7 @@ def _check_sizes(options: Options) -> None:
 
 
 def _check_latency(options: Options, *, is_served: bool) -> None:
-    """Raise `UsageError` for a limit on latency that the job does not have; without a size, a service is compared."""
+    """Raise `UsageError` for a latency limit that does not apply to the job; without a size, `--p99` does."""
     is_service = _daily(options) is not None
     is_sized = any(getattr(options, name) is not None for name in _SIZES)
     if options.p99 is not None and (options.mode == "training" or (is_sized and not is_service)):

@@ -21,7 +21,7 @@ _TRIAL_HOURS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Purchases:
-    """What has to be rented for a rate; arrays are (offers,). `started_usd` is the cost of the job with start-up."""
+    """The machines that a job without a size rents; arrays are (offers,). `started_usd` is its cost with start-up."""
 
     usd_per_hour: FloatArray
     device_count: IndexArray
@@ -31,7 +31,7 @@ class Purchases:
 def purchases_of(
     step_s: FloatArray, *, batch: IndexArray, device_count: IndexArray, started: OfferTerms, job: Job
 ) -> Purchases | None:
-    """Return what has to be rented for the steps; None if the job has a size or the ranking is not by cost.
+    """Return the machines to rent for the steps; None if the job has a size or the ranking is not by cost.
 
     `started` are the terms of a job with a size, for the same machines.
     """
@@ -45,7 +45,7 @@ def purchases_of(
 
 
 def trial_usd(terms: OfferTerms, *, job: Job) -> FloatArray:
-    """Return what it costs to time a step on each offer's machines; 0 unless the ranking is by cost."""
+    """Return the cost of timing a step on each offer's machines; 0 unless the ranking is by cost."""
     rent: FloatArray = terms.usd_per_hour * terms.machine_count
     return rent * (_TRIAL_HOURS if job.objective == "cost" else 0.0)
 
@@ -60,13 +60,13 @@ def may_lead(
 ) -> BoolArray:
     """Return which offers may lead the answer, from the middle and the ends of their amounts, (3, offers).
 
-    Their price is trusted. Where no step or operator was measured on the device's generation, the prediction rests on
-    the datasheet alone: a step has to be timed there first, for `trial_usd`. The upper end of the amount has to be no
-    worse than the best of the other offers, even with what the trial costs more than as long on that offer.
+    The price must be trusted. If nothing was measured on the device's generation, the prediction rests on the datasheet
+    alone, and a step has to be timed there first, for `trial_usd`. Such an offer leads only if the upper end of its
+    amount is at most that of the best measured offer, even after adding what its trial costs more than one there.
 
-    A rate is paid only while the machine is busy, so with `purchases` an offer does not lead if another one with about
-    the same amount rents for less than half as much, nor a machine of several devices if one with fewer does the job
-    for less once both have to be started: a node of eight GPUs that computes for seconds starts for minutes.
+    A job without a size pays only while the machine is busy. With `purchases`, an offer does not lead if another one
+    with about the same amount rents for less than half as much. A machine of several devices does not lead if one with
+    fewer does the job for less with start-up: a node of eight GPUs takes minutes to start and computes for seconds.
     """
     leads: BoolArray = np.array(is_trusted, dtype=np.bool_)
     known = leads & is_measured

@@ -15,7 +15,7 @@ from advisor.records.price import Cause, RejectionCode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Limit:
-    """A limit, kept where the amount needed is at most the amount available; one of the two may be the same for all."""
+    """A limit, kept where the amount needed is at most the amount available; one of the two may be a single number."""
 
     code: RejectionCode
     needed: FloatArray

@@ -19,9 +19,9 @@ def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_
 
 
 def life_hours(*, purchase_usd: float, running_usd_per_hour: float, usd_per_hour: float) -> float:
-    """Return the hours of use over which the owner spreads the purchase price: the years given for it, at their use.
+    """Return the hours of use in the machine's life: the years that the overlay gives, at the given use.
 
-    `usd_per_hour` is the cost of an hour of use with its share of the purchase, so that share divides the purchase.
+    `usd_per_hour` is the cost of an hour of use with its share of the purchase price, from which the hours follow.
     """
     return purchase_usd / (usd_per_hour - running_usd_per_hour)
 

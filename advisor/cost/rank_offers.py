@@ -22,7 +22,7 @@ from advisor.records.price import Cause, Offer, PricedOffer, Rejected
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """Quotes, best first, one per instance type; `notes` say what the offers that were set apart would save."""
+    """Quotes, best first, one per instance type; `notes` say how much those of `Selection.apart` would save."""
 
     quotes: tuple[Quote, ...]
     rejected: tuple[Rejected, ...]

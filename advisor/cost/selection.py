@@ -32,7 +32,7 @@ _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
 }
 
 _CLOSE_NAME, _CLOSE_TYPE = 0.6, 0.8
-"""How much alike names must be to suggest one; most types of a cloud are alike in half of their letters."""
+"""Similarity from which a name or an instance type is suggested; most types of a cloud share half their letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ _SECONDS_PER_DAY = 86400
 P99_TAIL, P50_TAIL = 0.01, 0.5
 """Shares of the requests that take longer than the 99th percentile and than the median."""
 MOST_SPARE = 8
-"""Instances over the fewest that carry the load, up to which a limit on latency is kept. At a twelfth of the capacity
-hardly a request waits, and fewer in a batch are quicker than more instances."""
+"""Most instances that keep a latency limit, as a multiple of the fewest that carry the load. At a twelfth of the
+capacity almost no request waits, and a smaller batch helps more than another instance."""
 
 
 def requests_per_day(requests_per_second: float) -> int:
@@ -49,7 +49,7 @@ def instance_counts(step_s: FloatArray, *, batch: IndexArray | FloatArray, serve
     """Return the fewest instances that keep the largest utilization and the limit on the 99th percentile.
 
     `servers` are the `server_counts` of an instance. The arrays have the shape of `step_s`, whose infinite times need
-    an infinite number. Where `MOST_SPARE` times the fewest do not keep the limit, the utilization alone counts.
+    an infinite number. If even `MOST_SPARE` times the fewest break the limit, only the utilization counts.
     """
     is_possible = np.isfinite(step_s)
     possible_s = np.where(is_possible, step_s, 1.0)

@@ -30,9 +30,9 @@ NO_START_UP = StartUpTimes(total_s=Interval(mid=0.0, low=0.0, high=0.0), softwar
 def start_up_of(provider: str, billing: Billing, *, is_gpu: bool, weight_bytes: float) -> StartUpTimes:
     """Return the median and the 90 % interval of booting, installing the software and reading the weights.
 
-    Booting is log-normal on either side of its median; of the rest only medians are published, so the interval of
-    booting is stretched to the whole. A cloud without measurements takes the median of the measured clouds, and their
-    widest interval.
+    Booting is log-normal on either side of its median; only medians of the other parts are published, so the
+    interval of booting is stretched to the whole. A cloud without measurements takes the median of the measured
+    clouds, and their widest interval.
     """
     start_ups = billing.start_ups
     if not start_ups:

@@ -14,7 +14,7 @@ from advisor.records.prediction import FloatArray, IndexArray
 from advisor.units import MOST_UTILIZATION
 
 _LARGEST_BATCH = 64
-"""Larger ones wait as this one: a request waits for the rest of a step, and hardly ever for another one."""
+"""Larger batches wait like this one: a request waits for the rest of a step, and hardly ever for another one."""
 _LOADS = np.linspace(0.0, MOST_UTILIZATION, 20)
 _TAILS = np.geomspace(0.01, 1.0, 25)
 """Shares of the requests that wait longer: from the 99th percentile on."""
@@ -65,9 +65,9 @@ def _waits_by_batch() -> FloatArray:
 def _waits(batch: int) -> FloatArray:
     """Return the waits of one server in steps that are exceeded in the shares `_TAILS`, at each of the `_LOADS`.
 
-    Those left waiting when a step begins, m' = max(m + arrivals in a step - batch, 0), are the maximum of a random
-    walk, whose distribution follows from Spitzer's identity (1956). A request that arrives at the time u of a step
-    waits for its end, and for one more step for each batch of those left and of those that came before it in the step.
+    The requests still waiting when a step begins, m' = max(m + arrivals in a step - batch, 0), are the maximum of a
+    random walk, whose distribution follows from Spitzer's identity (1956). A request that arrives during a step waits
+    for its end, and one more step for each full batch of the requests ahead of it.
     """
     load = _LOADS[1:, np.newaxis]
     arrivals = load * batch
@@ -82,11 +82,11 @@ def _waits(batch: int) -> FloatArray:
     before = np.fft.irfft(left[:, np.newaxis] * np.exp((arrivals * phases)[..., np.newaxis] * (unit - 1)))
     shorter = np.concatenate([np.zeros_like(before[..., :1]), np.cumsum(before, axis=-1)], axis=-1)
     places = np.minimum(np.arange(_STEP_COUNT + 1) * batch, _POINT_COUNT // 2)
-    ahead = np.cumsum(1 - shorter[..., places], axis=1)  # of so many batches, added up over the phases
+    ahead = np.cumsum(1 - shorter[..., places], axis=1)  # for each number of batches, summed over the phases
     ahead = np.concatenate([np.zeros_like(ahead[:, :1]), ahead], axis=1)
     # A wait of more than j + s steps: the rest of the step is longer than s and j batches are ahead, or j + 1 are.
     longer = ahead[:, :0:-1, :-1] + ahead[:, -1:, 1:] - ahead[:, :0:-1, 1:]
-    is_empty = np.fft.irfft(left)[:, :1] * np.exp(-arrivals)  # after a step: then one request comes that need not wait
+    is_empty = np.fft.irfft(left)[:, :1] * np.exp(-arrivals)  # after a step; the next request then starts at once
     survival = arrivals / (arrivals + is_empty) / _PHASE_COUNT * longer.transpose(0, 2, 1).reshape(len(load), -1)
     steps = np.arange(survival.shape[1]) / _PHASE_COUNT
     waits = [np.interp(-_TAILS, -of_load, steps) for of_load in survival]

@@ -59,7 +59,7 @@ TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
     },
 }
 """The coefficient that several families or precisions share, by kind, name and family or precision, because their
-kernels access memory or compute alike. What is not listed has its own."""
+kernels access memory or compute alike. All others have their own."""
 
 _FITTED_FIELDS = [field for field in fields(Efficiency) if "priors" in field.metadata]
 BY_PRECISION = tuple(field.name for field in _FITTED_FIELDS if field.metadata["by_precision"])
@@ -134,8 +134,8 @@ def shared_name(name: tuple[str, ...], kind: DeviceKind) -> tuple[str, ...]:
 def relatives_of(vendor: str, devices: Sequence[Device]) -> tuple[str, ...]:
     """Return the generations whose mean offset an unmeasured generation of this vendor most likely has.
 
-    They are the usual ones: all of CPUs, and NVIDIA's with tensor cores, whose libraries a new GPU most likely runs. A
-    vendor without these, AMD, has its own.
+    For CPUs these are all generations, for NVIDIA those with tensor cores, whose libraries a new GPU most likely runs,
+    and for AMD its own.
     """
     usual = {one.generation for one in devices if one.kind == "cpu" or _has_tensor_cores(one)}
     own = {one.generation for one in devices if one.vendor == vendor}

@@ -17,7 +17,7 @@ _REQUIRED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packages:
-    """What pip has to install: torch and its companions, then the others; `doubts` are what may be missing."""
+    """Requirements for pip: torch and its companions, then the others. `doubts` are imports without a known package."""
 
     of_torch: tuple[str, ...]
     others: tuple[str, ...]
@@ -49,7 +49,7 @@ def packages_of(modules: Sequence[str], *, requirements: Path) -> Packages:
 
 
 def _requirement(distribution: metadata.Distribution) -> str:
-    """Return what pip installs as the version here: a release, a commit of a repository, or "" for a folder."""
+    """Return the requirement of the installed version: a release or a commit of a repository; "" for a local folder."""
     name, origin = distribution.metadata["Name"], json.loads(distribution.read_text("direct_url.json") or "{}")
     if "vcs_info" in origin:
         return f"{name} @ {origin['vcs_info']['vcs']}+{origin['url']}@{origin['vcs_info']['commit_id']}"

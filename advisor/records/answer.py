@@ -475,7 +475,7 @@ AlternativeKind = Literal["cheapest", "fastest", "budget", "deadline", "flag"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """What comes closest where no offer keeps all limits.
+    """An offer outside the limits, named when no offer keeps all of them.
 
     - `kind`: "cheapest", "fastest": without any limit; "budget", "deadline": what --max-usd or --deadline alone buys;
       "flag": the answer with one flag changed

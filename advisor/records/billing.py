@@ -69,7 +69,7 @@ class Egress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPackages:
-    """What a machine with a GPU downloads beyond one without, and the rate of downloading and unpacking it."""
+    """The CUDA packages that only a machine with a GPU downloads, and the rate of downloading and unpacking them."""
 
     download_bytes: float
     pull_bytes_per_s: float
@@ -79,7 +79,7 @@ class GpuPackages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraCosts:
-    """What a job costs beside the machine's hours, by provider; a provider that is missing has no published figure."""
+    """Costs of a job in addition to machine hours, by provider; a missing provider publishes no figure."""
 
     disks: Mapping[str, Disk] = field(default_factory=dict)
     egress: Mapping[str, Egress] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from advisor.records.workload import Attention
 MeasuredMode = Literal["inference", "forward_backward", "training"]
 """`forward_backward` is a training step without its optimizer."""
 Known = Literal["calibrated", "device", "generation", "vendor", "nothing"]
-"""What the efficiency of a prediction was fitted on: this machine, this device, another device of its generation,
+"""The source of a prediction's efficiency: this machine, this device, another device of its generation,
 another generation of its vendor, or other vendors only."""
 
 

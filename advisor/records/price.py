@@ -14,7 +14,7 @@ PriceMark = Literal["STALE", "SUSPECT", "OLD"]
 Tier = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 
 TORCH_INDEX = "https://download.pytorch.org/whl"
-"""Where PyTorch publishes its wheels, one folder for each version of CUDA and one for CPUs."""
+"""The index of PyTorch's wheels, with a folder for each version of CUDA and one for CPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

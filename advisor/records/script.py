@@ -1,4 +1,4 @@
-"""Defines what a captured script sets for itself, so that its job is priced as the script runs."""
+"""Defines the settings of a captured script, so that its job is priced as the script runs."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptReads:
-    """What a script reads that another machine may lack.
+    """Files and variables that a script reads and another machine may lack.
 
     - `outside`: folders outside the current one in which it reads files or lists names
     - `variables`: environment variables that are set
@@ -19,7 +19,7 @@ class ScriptReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What a script sets for itself, as its first step shows.
+    """Settings that a script makes itself, observed in its first step.
 
     - `gpu_precision`, `cpu_precision`: autocast for CUDA is off on a CPU; a user's `--precision` sets both to None
     - `passes`: forward and backward passes whose gradients one optimizer step takes

@@ -94,7 +94,7 @@ def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 
 def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
-    """Yield the table of what comes closest where no offer keeps all limits."""
+    """Yield the table of offers outside the limits, if no offer keeps all of them."""
     job, rate = recommendation.job, recommendation.exchange_rate
     if not recommendation.alternatives:
         return
@@ -111,7 +111,9 @@ def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
     )
     notes = ("? its price is too old, or nothing was measured on its device's generation.",)
     has_doubt = any(map(_doubt, recommendation.alternatives))
-    yield table_of(recommendation.alternatives, columns, title="What comes closest", notes=notes if has_doubt else ())
+    yield table_of(
+        recommendation.alternatives, columns, title="Closest to the limits", notes=notes if has_doubt else ()
+    )
 
 
 def _doubt(one: Alternative) -> str:

@@ -25,7 +25,7 @@ def memory_of_one(
 ) -> StepMemory:
     """Return the peak memory of the fullest device; `batches` are the samples of one device in one pass.
 
-    Where other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`).
+    If other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`).
     """
     has_masters = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
     lines = tuple(_line(line, workload, plan, state_ratio=2.0 if has_masters else 1.0) for line in workload.memory)

@@ -111,7 +111,8 @@ def test_a_torchvision_that_a_file_cannot_import_is_not_ok() -> None:
 def test_a_catalog_without_offers_cannot_rank() -> None:
     checks = by_name(Stages(load=lambda options: replace(load_catalog(), offers=(), rejected=()), look=look))
 
-    assert (checks["rank"].state, checks["rank"].found) == ("fails", "no offer can be ranked")
+    assert checks["rank"].state == "fails"
+    assert checks["rank"].found
 
 
 def test_a_cache_folder_that_cannot_be_written_is_missing_but_no_failure(

@@ -119,7 +119,7 @@ def test_a_device_that_sustains_less_is_predicted_with_figures_of_its_own(advise
     # Two models of each kind outweigh the prior 200 : 44, less where they compute and stream at once.
     assert 0.7 < (fitted.sustained_compute_ratio or 1) < 0.8
     assert 0.8 < (fitted.sustained_memory_ratio or 1) < 0.88
-    assert (fitted.sustained_source or "").endswith("on 8 measured steps: by hand")
+    assert_says(fitted.sustained_source or "", "8 measured steps", "by hand")
     assert replace(fitted, **{name: getattr(t4, name) for name in OWN}) == t4
 
     overall = validated(advise, "--profiles", "own")["overall"]

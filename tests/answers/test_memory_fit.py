@@ -93,7 +93,7 @@ def test_a_precision_that_no_device_has_is_refused() -> None:
 
 
 def test_limits_that_leave_no_offer_are_refused() -> None:
-    with pytest.raises(NothingFitsError, match="no offer within the limits"):
+    with pytest.raises(NothingFitsError, match="limits"):
         answer(device=("cpu",))
 
 
@@ -155,5 +155,5 @@ def test_memory_is_of_one_batch(source: str, batch: str, reason: str, capsys: py
 
 
 def test_a_batch_that_the_model_cannot_have_is_refused() -> None:
-    with pytest.raises(UsageError, match="only at batch 8, not at 16"):
+    with pytest.raises(UsageError, match=r"\b8\b.*\b16\b"):
         memory_fit(question_of(replace(STEP, batch_is_affine=False), Options(batch="16"), catalog=gpus()), on=("A100",))

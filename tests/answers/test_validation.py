@@ -147,9 +147,9 @@ def test_what_cannot_be_predicted_is_listed_and_counts_as_100_percent(validate: 
     assert code == ExitCode.THRESHOLD  # five of six rows are off by 100 %
     assert document["overall"]["failed_count"] == 5
     reasons = {row["line"]: row["reason"] for row in document["failed"]}
-    assert reasons[3].endswith("broken.py ended the interpreter: SIGABRT")
-    assert reasons[4] == "there is no file missing.py"
-    assert reasons[5] == "no profile describes the device 'gtx-9999'"
+    assert_says(reasons[3], "broken.py", "SIGABRT")
+    assert_says(reasons[4], "missing.py")
+    assert_says(reasons[5], "'gtx-9999'")
     assert_says(reasons[6], "t4@4", "@N", "cores", "CPU")
     assert_says(reasons[7], "aws-graviton2", "bf16")
 
@@ -230,7 +230,7 @@ def test_several_files_are_one_table(validate: Validate, folder: Path, capsys: p
 def test_a_wrong_file_or_bound_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder / "mine.csv", [{"batch": "many"}])
     assert run(["validate", "--measurements", str(folder / "mine.csv")]) == ExitCode.USAGE
-    assert f"error: {folder}/mine.csv:2: batch: found 'many'" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "error:", f"{folder}/mine.csv:2: batch:", "'many'")
     assert run(["validate", "--measurements", str(folder / "mine.csv"), "--max-mape", "20%"]) == ExitCode.USAGE
-    assert capsys.readouterr().err == "error: --max-mape: '20%' is not a ratio\nhint: for example 0.2 for 20 %\n"
+    assert_says(capsys.readouterr().err, "error:", "--max-mape:", "'20%'", "hint:", "0.2")
     assert run(["validate"]) == ExitCode.USAGE

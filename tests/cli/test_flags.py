@@ -98,6 +98,7 @@ NO_FIELDS = {
     "script_args",
     "run",
     "emit",
+    "details",
     "idle_minutes",
     "port",
     "compare_to",

@@ -41,7 +41,7 @@ def test_a_command_wins_over_a_file_of_its_name(advise: Advise, pipeline: Pipeli
 def test_nothing_at_all_asks_for_a_model(advise: Advise) -> None:
     result = advise()
     assert (result.code, result.out) == (2, "")
-    assert result.err == "error: no model given\nhint: try `advise model.py` or `advise --help`\n"
+    assert_says(result.err, "error:", "model", "hint:", "advise model.py", "advise --help")
 
 
 def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
@@ -53,13 +53,14 @@ def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) ->
 
 def test_a_mistyped_flag_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("model.py", "--bach", "8")
-    assert (result.code, result.err) == (2, "error: no such flag: --bach\nhint: did you mean --arch or --batch?\n")
+    assert result.code == 2
+    assert_says(result.err, "error:", "--bach", "hint:", "--arch", "--batch")
 
 
 def test_a_flag_without_its_value_is_a_usage_error(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("model.py", "--batch")
     assert result.code == 2
-    assert result.err.startswith("error: option '--batch' requires an argument\nhint: advise --help")
+    assert_says(result.err, "error:", "--batch", "hint:", "advise --help")
 
 
 @pytest.mark.parametrize(

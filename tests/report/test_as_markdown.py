@@ -35,8 +35,8 @@ def test_the_whole_answer() -> None:
         *(f"- {line}" for line in sentence.table_notes(table_rows(answer, top=2), quote_count=3)),
         *(f"- {line}" for line in sentence.settings(answer)),
         *(f"- {line}" for line in sentence.further_basis(answer)),
-        "Left out (1): 1 does-not-fit:",
-        "- 1 does-not-fit: aws p5: too small",
+        f"{sentence.left_out_summary(answer)}:",
+        *(f"- {line}" for line in sentence.left_out(answer)),
         "- Old prices.",
     )
     assert "\n".join(table) in text

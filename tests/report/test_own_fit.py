@@ -48,7 +48,8 @@ def test_each_figure_comes_with_how_sure_it_is() -> None:
     lines = [" ".join(line.split()) for line in render_own_fit(fit(), view=View()).splitlines()]
     assert "Toy 9000 (toy)" in lines
     assert "sustained_compute_ratio 0.931 3 %" in lines
-    assert "sustained_memory_ratio 1.000 15 % hardly determined by the rows" in lines
+    (unsure,) = (line for line in lines if line.startswith("sustained_memory_ratio 1.000 15 % "))
+    assert "rows" in unsure
 
 
 def test_the_sentences_tell_the_error_without_with_and_on_models_left_out() -> None:
@@ -62,7 +63,7 @@ def test_the_sentences_tell_the_error_without_with_and_on_models_left_out() -> N
 
 def test_what_could_not_be_predicted_is_listed_and_what_is_not_shown_is_counted() -> None:
     lost = fit(failed=(failed("no kernels", line=7), failed("a riddle", line=8), failed("a riddle", line=9)))
-    assert render_own_fit(lost, view=View(top=2)).endswith(
-        "Not predicted:\n  mine.csv:7: no kernels\n  mine.csv:8: a riddle\n  1 more rows (--top 3 shows all).\n"
-    )
+    *_, first, second, hidden = render_own_fit(lost, view=View(top=2)).splitlines()
+    assert [first, second] == ["  mine.csv:7: no kernels", "  mine.csv:8: a riddle"]
+    assert_says(hidden, "1 more", "--top 3")
     assert "Not predicted" not in render_own_fit(fit(), view=View())

@@ -48,7 +48,9 @@ def _flags() -> list[click.Parameter]:
         flag("--port", port_help, metavar="N", read=parse_count, default=8000),
         flag("--compare-to", compare_help, metavar="FILE", read=Path),
         threshold_flag(),
-        click.Option(["--details"], is_flag=True, help="show every assumption, note and reason in the table format"),
+        click.Option(
+            ["--details"], is_flag=True, help="print every assumption, note and reason; files have them anyway"
+        ),
         output_flag({**format_suffixes(), **PAGE_SUFFIXES, **_TASK_SUFFIXES}, help_text=output_help),
     ]
 
@@ -163,7 +165,7 @@ def command(
         comparison = compare_answers(base, recommendation)
         return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)
     else:
-        view = view_of(output, top=options.top, folded="" if details else "--details")
+        view = view_of(output, top=options.top, folded="--details" if output.path is None and not details else "")
         write(format_module(output.format).render(recommendation, view), output)
     return ExitCode.ANSWER if recommendation.best else ExitCode.NOTHING_FITS
 
