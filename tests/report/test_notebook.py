@@ -52,7 +52,7 @@ def test_the_fragment_has_a_headline_and_a_row_for_each_quote() -> None:
 
 def test_a_short_list_is_open_and_words_are_aligned_to_the_left() -> None:
     long, short, folded = (
-        Listing(title="", items=("one",) * count, folded=remark) for count, remark in ((6, ""), (5, ""), (1, "more"))
+        Listing(title="", items=("one",) * count, more=more) for count, more in ((6, ()), (5, ()), (1, ("two",)))
     )
     assert [to_fragment([one]).startswith("<details open>") for one in (long, short, folded)] == [False, True, False]
     columns = (Column(header="name"), Column(header="count", is_number=True))

@@ -159,7 +159,7 @@ def test_copies_and_their_gpus_are_counted() -> None:
 
 def test_markdown_and_notebooks_have_the_same_columns() -> None:
     assert "| TTFT | TPOT | tokens/s |" in as_markdown.render(answer(), View(width=80))
-    assert "<th>TPOT</th>" in to_fragment(recommendation_content(answer(), top=10))
+    assert ">TPOT</th>" in to_fragment(recommendation_content(answer(), top=10))
 
 
 def test_csv_has_a_column_for_each_figure_and_none_where_there_is_none() -> None:
