@@ -80,7 +80,7 @@ def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
     rate, is_service = recommendation.exchange_rate, recommendation.job.requests_per_day is not None
     columns: tuple[ColumnOf[tuple[list[Choice], Quote]], ...] = (
         column("choice", lambda row: ", ".join(row[0])),
-        column("instance", lambda row: f"{row[1].provider} {instance_label(row[1])}"),
+        column("instance", lambda row: f"{row[1].provider} {instance_label(row[1])}{_doubt(row[1])}"),
         column("device", lambda row: device_label(row[1]), drop_order=1),
         column("cost per month" if is_service else "cost", lambda row: money_interval(row[1].job_usd, rate=rate)),
         column("p99" if is_service else "time", lambda row: units.format_duration(row[1].time_s)),
@@ -101,7 +101,7 @@ def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
     is_service = job.requests_per_day is not None
     columns: tuple[ColumnOf[Alternative], ...] = (
         column("", lambda one: _alternative(one, job, rate=rate)),
-        column("instance", lambda one: f"{one.quote.provider} {instance_label(one.quote)}{_doubt(one)}"),
+        column("instance", lambda one: f"{one.quote.provider} {instance_label(one.quote)}{_doubt(one.quote)}"),
         column("batch", lambda one: f"{one.quote.batch:,}", drop_order=1),
         column(
             "cost per month" if is_service else "cost",
@@ -110,14 +110,14 @@ def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
         column("p99" if is_service else "time", lambda one: units.format_duration(one.quote.time_s)),
     )
     notes = ("? its price is too old, or nothing was measured on its device's generation.",)
-    has_doubt = any(map(_doubt, recommendation.alternatives))
+    has_doubt = any(_doubt(one.quote) for one in recommendation.alternatives)
     yield table_of(
         recommendation.alternatives, columns, title="Closest to the limits", notes=notes if has_doubt else ()
     )
 
 
-def _doubt(one: Alternative) -> str:
-    return "" if one.quote.may_lead else " ?"
+def _doubt(quote: Quote) -> str:
+    return "" if quote.may_lead else " ?"
 
 
 def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> str:
@@ -131,7 +131,7 @@ def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> st
             buys = f"{units.format_duration(job.limits.deadline_s or 0.0)} buys"
         case "flag":
             buys = "change"
-    return f"{buys} {one.flag}{share}".rstrip()
+    return f"{buys} {one.flag or 'the whole job'}{share}"
 
 
 def _rows(situations: tuple[Situation, ...]) -> Iterator[_Row]:

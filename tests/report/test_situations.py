@@ -78,4 +78,7 @@ def test_overlapping_intervals_are_too_close() -> None:
 def test_one_offer_for_two_choices_is_one_row_and_for_three_none() -> None:
     (table,) = choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": A10G}))
     assert [row[0] for row in table.rows] == ["cheapest, balanced", "fastest"]
+    doubtful = replace(A10G, may_lead=False)
+    (table,) = choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": doubtful}))
+    assert [row[1].endswith(" ?") for row in table.rows] == [False, True]
     assert list(choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": L4}))) == []
