@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from nets.operators import CASES
 
 from advisor.calibrate.repeat_timing import Repeats
 from advisor.calibrate.run_step import time_loaded
@@ -56,7 +57,7 @@ SLOW_STEP_S = 3.0
 DISTURBED_RATIO = 0.15
 """A row is measured again if the spread of its blocks, or the share of its CPUs that others took, exceeds this."""
 
-Kind = Literal["cnn", "vision-transformer", "language", "other"]
+Kind = Literal["cnn", "vision-transformer", "language", "other", "operator"]
 
 EXAMPLES = "../../../../examples"
 MODELS: Mapping[str, Kind] = {
@@ -101,6 +102,7 @@ MODELS: Mapping[str, Kind] = {
     "hf:configs/gpt2_small_256.json": "language",
     "hf:configs/t5_small_128.json": "language",
     "hf:configs/whisper_tiny_encoder.json": "other",
+    **{f"../../../../scripts/nets/operators.py::operator(case={case!r})": "operator" for case in CASES},
 }
 DOZEN = (
     "examples/(resnet50|lstm)|timm:resnet18@|mobilenetv3|efficientnet_b0|convnext_tiny|densenet121|vit_small|swin_tiny|"
@@ -135,7 +137,7 @@ class Series:
 class Sweep:
     """Every model whose name contains the pattern `models`, in every combination of the regimes."""
 
-    models: str = ""
+    models: str = r"^(?!.*operators\.py)"
     modes: tuple[MeasuredMode, ...] = ("inference",)
     precisions: tuple[Precision, ...] = ("fp32",)
     layouts: tuple[Layout, ...] = ("nchw",)
@@ -175,6 +177,13 @@ CPU_PLAN = (
     ),
     Sweep(models="timm:resnet50@|vit_small|bert_base", precisions=("bf16",), thread_counts=(2,), batches=(1, 16)),
     Sweep(models="timm:resnet50@|mobilenetv3|convnext_tiny", layouts=("nhwc",), thread_counts=(2,), batches=(1, 16)),
+    Sweep(
+        models=r"operators\.py",
+        modes=("inference", "forward_backward"),
+        precisions=("fp32", "amp-bf16"),
+        thread_counts=(2,),
+        batches=(1, 16),
+    ),
 )
 GPU_PLAN = (
     Sweep(precisions=("fp32", "amp-fp16"), batches=(1, 32, 256)),
@@ -192,7 +201,7 @@ GPU_PLAN = (
 def source_of(model: str, *, folder: Path = FOLDER) -> str:
     """Return the model as an argument of `advise`."""
     scheme, colon, reference = model.partition(":")
-    if not colon:
+    if not colon or reference.startswith(":"):  # FILE.py or FILE.py::NAME
         return str(folder / model)
     return f"hf:{folder / reference}" if scheme == "hf" else model
 

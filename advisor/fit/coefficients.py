@@ -31,7 +31,9 @@ GRADIENT_OF: Mapping[str, str] = {
     "attention_backward": "attention",
 }  # fmt: skip
 """The forward family of each gradient family: its products have the same size, so their rates are proportional."""
-_ELEMENTWISE = ("pointwise", "creation", "reduction", "random", "loss", "scan", "gather", "embedding")
+_ELEMENTWISE = (
+    "pointwise", "creation", "reduction", "random", "loss", "scan", "gather", "embedding", "sort", "fft", "linalg",
+)  # fmt: skip
 _NORMS = ("norm", "norm_backward", "softmax")
 _WEIGHT_GRADIENTS = ("conv_backward", "conv_grouped_backward")
 TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {

@@ -43,13 +43,16 @@ _AVX512_CLOCK_RATIO = 0.7
 """Clock of Intel's cores in AVX-512 code over their sustained clock in other code. The all-core turbo of Cascade Lake
 is up to 0.9 GHz lower, out of 3.3 GHz (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), and
 power limits may lower it further. The error on CPUs left out of the fit is 16 % with 0.7 or 0.73 and 17 % with 0.8."""
+_LATER_AVX512_CLOCK_RATIO = 0.92
+"""The same from Sapphire Rapids on: independent FMAs run at 3.69 GHz on a Granite Rapids whose scalar code runs at
+4.0 GHz (own, 2026-11-25)."""
 _SMALL_VCPUS = 8
 """vCPUs of the smaller of the two instance sizes whose bandwidth is in the profiles."""
 _MKL_AMD_FLOPS_PER_CYCLE = _AVX2_FLOPS_PER_CYCLE
 """Limit for fp32 matmuls on AMD: MKL uses 256-bit instructions on any AMD CPU, though Zen 5 has 512-bit units. A Zen 5
 with two cores reaches 0.47 of its 512-bit peak in linear layers and 0.87 in oneDNN's convolutions."""
-_AMX_BF16_FLOPS_PER_CYCLE = 2048.0
-"""TDPBF16PS: 16 x 16 x 32 multiply-adds in 16 cycles (Intel optimization manual, AMX)."""
+_AMX_BF16_FLOPS_PER_CYCLE = 1024.0
+"""TDPBF16PS: 16 x 16 x 32 multiply-adds in 16 cycles (Intel optimization manual, AMX): 8,192 x 2 / 16."""
 _AVX512_BF16_PER_FP32 = 2.0
 """VDPBF16PS multiplies two bf16 pairs in place of one fp32 pair of an FMA (Intel intrinsics guide)."""
 _ARM_BF16_PER_FP32 = 2.0
@@ -182,7 +185,7 @@ def cpu_device(
     cores = vcpus / (threads_per_core or cpu.threads_per_core or 1)
     fp32_per_cycle = fp32_flops_per_cycle(cpu)
     cycles_per_s = cores * clock_hz
-    wide_cycles_per_s = cycles_per_s * (_AVX512_CLOCK_RATIO if _lowers_clock_at_avx512(cpu) else 1.0)
+    wide_cycles_per_s = cycles_per_s * _avx512_clock_ratio(cpu)
     multiplied_per_cycle = min(fp32_per_cycle, _MKL_AMD_FLOPS_PER_CYCLE) if cpu.vendor == "AMD" else fp32_per_cycle
     peaks = {
         "vector": fp32_per_cycle * wide_cycles_per_s,
@@ -211,6 +214,7 @@ def cpu_device(
         near_cache_bytes=(cpu.l2_bytes_per_core or 0.0) * cores,
         vcpu_count=vcpus,
         host_time_ratio=_host_time_ratio(clock_hz),
+        has_matrix_unit="amx_bf16" in cpu.isa,
         sustained_compute_ratio=cpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=cpu.sustained_memory_ratio or 1.0,
     )
@@ -249,9 +253,11 @@ def sustained_clock_hz(cpu: Cpu) -> float | None:
     return cpu.base_hz + _SUSTAINED_BOOST_RATIO * (cpu.boost_hz - cpu.base_hz)
 
 
-def _lowers_clock_at_avx512(cpu: Cpu) -> bool:
-    """Return whether AVX-512 lowers the clock: on Intel CPUs with 512-bit units; AMD's keep theirs."""
-    return cpu.vendor == "Intel" and fp32_flops_per_cycle(cpu) > _AVX2_FLOPS_PER_CYCLE
+def _avx512_clock_ratio(cpu: Cpu) -> float:
+    """Return the clock in AVX-512 code over that in other code: below 1 on Intel's CPUs with 512-bit units."""
+    if cpu.vendor != "Intel" or fp32_flops_per_cycle(cpu) <= _AVX2_FLOPS_PER_CYCLE:
+        return 1.0
+    return _LATER_AVX512_CLOCK_RATIO if "avx512_fp16" in cpu.isa else _AVX512_CLOCK_RATIO
 
 
 def fp32_flops_per_cycle(cpu: Cpu) -> float:

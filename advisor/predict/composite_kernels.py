@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Call, Number, aten
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Call, Number, aten, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
@@ -35,6 +35,10 @@ class Program:
     """Slowdown of a FLOP relative to a matmul or, for other operators, an addition."""
     is_scalar: bool = False
     """True if NCHW images are processed without SIMD, one element at a time."""
+    scalar_cycles: Number = 0.0
+    """Cycles of a CPU's loop over single elements, shared by all cores."""
+    serial_cycles: Number = 0.0
+    """Cycles of code that runs on one core of a CPU."""
     repacks: bool = False
     """True if a library repacks the parameters into its own layout at every call."""
     saves_half_rereads: bool = False
@@ -132,6 +136,47 @@ def _gpu_interpolation(call: Call, itemsize_bytes: float) -> Program:
         return _ONE_KERNEL
     samples, channels = call.outputs[0].shape[:2]
     return Program(sequential_loads=samples * channels)
+
+
+_INPUT_CYCLES: Mapping[str, float] = {
+    **dict.fromkeys(aten("var std var_mean std_mean"), 20.0),  # Welford's update, with a division
+    **dict.fromkeys(aten("topk"), 5.0),
+    **dict.fromkeys(aten("upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward"), 12.0),
+    **dict.fromkeys(aten("upsample_linear1d_backward upsample_bilinear2d_backward"), 27.0),
+    "aten.upsample_trilinear3d_backward": 54.0,  # twice the taps
+    "aten.upsample_bicubic2d_backward": 85.0,
+}
+"""Cycles of a core for each element of the first input, which torch's CPU kernels take one at a time. From the steps of
+`scripts/nets/operators.py` on a Granite Rapids, torch 2.13, but for the loss and other operators of the case."""
+_OUTPUT_CYCLES: Mapping[str, float] = {
+    **dict.fromkeys(aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d"), 10.0),
+    **dict.fromkeys(aten("upsample_linear1d upsample_bilinear2d"), 10.0),
+    "aten.upsample_trilinear3d": 20.0,  # twice the taps
+    "aten.upsample_bicubic2d": 27.0,
+    "aten.where": 15.0,
+}
+"""The same for each element of the output."""
+_COMPARISON_CYCLES = 27.0
+"""The same for each of the n log2 n comparisons of a sort, with its index; 11 if there is a single row."""
+_DRAW_CYCLES = 20.0
+"""Cycles for a number of the CPU's generator, which is one for all threads (ATen's CPUGeneratorImpl)."""
+
+
+def _scalar_loop(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of a kernel that takes one element at a time."""
+    if call.op in _INPUT_CYCLES:
+        return Program(scalar_cycles=_INPUT_CYCLES[call.op] * call.inputs[0].numel)
+    return Program(scalar_cycles=_OUTPUT_CYCLES[call.op] * call.outputs[0].numel)
+
+
+def _cpu_sort(call: Call, itemsize_bytes: float) -> Program:
+    shape, dim = call.inputs[0].shape, call.attributes.get("dim")
+    comparisons = call.inputs[0].numel * log2(shape[-1 if dim is None else dim] if shape else 1.0)
+    return Program(scalar_cycles=_COMPARISON_CYCLES * comparisons)
+
+
+def _cpu_draw(call: Call, itemsize_bytes: float) -> Program:
+    return Program(serial_cycles=_DRAW_CYCLES * call.outputs[0].numel)
 
 
 def _convolution_backward(call: Call, itemsize_bytes: float) -> Program:
@@ -267,6 +312,9 @@ _ON_CPU: Mapping[str, _Lowering] = {
     "aten.avg_pool2d": _always(Program(is_scalar=True, flop_ratio=0.5)),
     # The sums of embedding bags stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`).
     **dict.fromkeys(aten("_embedding_bag _embedding_bag_forward_only"), _always(Program(flop_ratio=FUSED_FLOP_RATIO))),
+    **dict.fromkeys((*_INPUT_CYCLES, *_OUTPUT_CYCLES), _scalar_loop),
+    **dict.fromkeys(aten("sort argsort"), _cpu_sort),
+    **dict.fromkeys(aten("bernoulli bernoulli_ native_dropout"), _cpu_draw),
     "aten.addmm": _cpu_add_matmul,
     **dict.fromkeys(("attention", "attention_backward"), _cpu_attention),
     **dict.fromkeys(("rnn", "rnn_backward"), _cpu_rnn),

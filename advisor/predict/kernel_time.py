@@ -95,6 +95,10 @@ class Kernels:
     """How often all cores of a CPU start and finish together."""
     library_calls: _Work
     """Calls into a CPU library."""
+    scalar_cycles: _Work
+    """Cycles of a CPU's loop over single elements, shared by all cores."""
+    serial_cycles: _Work
+    """Cycles of code that runs on one core of a CPU."""
     cast_bytes: _Work
     nchw_copied_bytes: _Work
     """Bytes of operands that are copied to another layout if the images are in NCHW."""
@@ -223,6 +227,8 @@ class Rates:
     """Launch overhead of one kernel."""
     join_s: FloatArray
     library_s: FloatArray
+    cycle_s: FloatArray
+    """Time of a cycle of a CPU's core; 0 on GPUs."""
     overlap_ratio: FloatArray
     edge_ramp: FloatArray
     depth_ramp: FloatArray
@@ -267,6 +273,8 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     compute_s = kernels.flops * flop_ratio / (rates.flops_per_s * reached_ratio)
     if kernels.can_winograd.any():
         compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
+    if kernels.scalar_cycles.any():
+        compute_s = compute_s + kernels.scalar_cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
     if kernels.nchw_direct_flops.any() or kernels.nhwc_direct_flops.any():
         direct_flops = np.where(rates.is_nchw, kernels.nchw_direct_flops, kernels.nhwc_direct_flops)
         compute_s = np.maximum(compute_s, direct_flops / rates.direct_flops_per_s)
@@ -276,6 +284,8 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     launch_s = kernels.launches * rates.launch_s
     if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
+    if kernels.serial_cycles.any():
+        launch_s = launch_s + kernels.serial_cycles * rates.cycle_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
 

@@ -12,6 +12,7 @@ from advisor.records.device import (
     ANY,
     REFERENCE_CACHE_BYTES,
     REFERENCE_CLOCK_HZ,
+    REFERENCE_HOST_HZ,
     REFERENCE_RESIDENT_THREADS,
     Device,
     Efficiency,
@@ -59,6 +60,7 @@ class RateTable:
             launch_s=by_family["launch_s"],
             transposed_ratio=is_nchw * by_unit["transposed_ratio"],
             winograd_speedup=by_unit["winograd_speedup"],
+            depth_ramp=by_unit["depth_ramp"],
             reread_ratio=np.where(is_nchw, 1.0, by_device.pop("nhwc_reread_ratio")),
             **by_device,
         )
@@ -127,6 +129,11 @@ def library_s(device: Device, efficiency: Efficiency) -> float:
     return efficiency.library_s * device.host_time_ratio
 
 
+def cycle_s(device: Device, efficiency: Efficiency) -> float:
+    """Return the time of a cycle of a CPU's core; 0 for GPUs, on which no kernel has a loop over single elements."""
+    return device.host_time_ratio / REFERENCE_HOST_HZ if device.kind == "cpu" else 0.0
+
+
 def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
     """Return the unit's compute throughput at the clock that power and cooling sustain.
 
@@ -138,10 +145,23 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
     clock_ratio = _clock_ratio(device, efficiency, used=used)
     if device.has_narrow_tensor_cores and used in TENSOR_UNITS:
         clock_ratio *= efficiency.narrow_tensor_speedup
+    if device.has_matrix_unit and used == "bf16":
+        clock_ratio *= efficiency.matrix_unit_ratio
     if used == "fp32":
         clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)
     own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
     return device.peak_flops_per_s[used] * throttled * clock_ratio * own_ratio
+
+
+def depth_ramp(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """Return the k at which a product reaches half its rate.
+
+    Loading and storing a tile of results takes a matrix unit as long as a vector unit, hence the time of more
+    multiplications.
+    """
+    if not device.has_matrix_unit or unit != "bf16":
+        return efficiency.depth_ramp
+    return efficiency.depth_ramp * device.peak_flops_per_s["bf16"] / device.peak_flops_per_s["vector"]
 
 
 def most_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
@@ -233,6 +253,7 @@ _DEVICE_RATES: Mapping[str, Callable[[Device, Efficiency], float]] = {
     "lone_block_ratio": lone_block_ratio,
     "join_s": join_s,
     "library_s": library_s,
+    "cycle_s": cycle_s,
     "direct_flops_per_s": direct_flops_per_s,
     "nhwc_reread_ratio": nhwc_reread_ratio,
 }
@@ -241,6 +262,7 @@ _UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "most_flops_per_s": most_flops_per_s,
     "transposed_ratio": transposed_ratio,
     "winograd_speedup": winograd_speedup,
+    "depth_ramp": depth_ramp,
 }
 _COPIED = {field.name for field in fields(Rates)} - {*_DEVICE_RATES, *_UNIT_RATES, "launch_s"}
 _DEVICE_FIELDS = _COPIED & {field.name for field in fields(Device)}

@@ -136,6 +136,7 @@ class Device:
     - `host_cpu`: the CPU of a GPU's host, by its id; None if it or its clock is not known
     - `exceeds_rated_clock`: cooling and power allow a higher clock than the one its peak was computed from
     - `has_narrow_tensor_cores`: tensor cores with half the rate of others of their generation
+    - `has_matrix_unit`: a CPU multiplies in bf16 by a unit for matrices (AMX), not in vectors
     - `issue_contention`: how much other instructions slow down fp32 products outside tensor cores, at most 1
     - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
     - `log_spread`: uncertainty of these figures, one standard deviation of the logarithm; 0 for a datasheet
@@ -168,6 +169,7 @@ class Device:
     host_cpu: str | None = None
     exceeds_rated_clock: bool = False
     has_narrow_tensor_cores: bool = False
+    has_matrix_unit: bool = False
     issue_contention: float = 0.0
     sustained_compute_ratio: float = 1.0
     sustained_memory_ratio: float = 1.0
@@ -262,6 +264,7 @@ class Efficiency:
     - `clock_ratio`: sustained over rated clock of devices that exceed it, except under `Device.issue_contention`
     - `narrow_tensor_speedup`: achieved share of peak of narrow tensor cores relative to others
     - `shared_issue_ratio`: relative rate of fp32 products at an `issue_contention` of 1
+    - `matrix_unit_ratio`: achieved share of peak of a CPU's matrix unit (AMX) relative to vector units
 
     Spreads, each one standard deviation of log(measured / predicted):
     - `device_log_spread`: an offset of one device on all workloads
@@ -318,6 +321,8 @@ class Efficiency:
     clock_ratio: float = _fitted(1.0, gpu=Prior(1.12, 1.0, 1.25, 0.03))
     narrow_tensor_speedup: float = _fitted(1.0, gpu=Prior(1.1, 1.0, 1.4, 0.15))
     shared_issue_ratio: float = _fitted(1.0, gpu=Prior(0.7, 0.5, 1.0, 0.3))
+    # AMX multiplies two tiles while a core loads about one, from L2 at 48 of 64 bytes per cycle.
+    matrix_unit_ratio: float = _fitted(1.0, cpu=Prior(0.6, 0.1, 1.0, 0.3))
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
     operator_ratios: Mapping[str, float] = field(default_factory=dict)

@@ -37,6 +37,7 @@ def a_device(kind: DeviceKind, name: str, **changes: Any) -> Device:
         streaming_ratio=0.9,
         exceeds_rated_clock=True,
         has_narrow_tensor_cores=True,
+        has_matrix_unit=kind == "cpu",
         issue_contention=0.5,
         host_to_device_bytes_per_s=None,
         **changes,

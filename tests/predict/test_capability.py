@@ -224,7 +224,7 @@ def test_an_unknown_generation_is_taken_for_the_narrowest_core_with_its_instruct
 
 @pytest.mark.parametrize(
     ("isa", "flops_per_cycle"),
-    [(("avx2", "amx_bf16", "avx512_bf16"), 2048), (("avx2", "avx512_bf16"), 128), (("avx2", "bf16"), None)],
+    [(("avx2", "amx_bf16", "avx512_bf16"), 1024), (("avx2", "avx512_bf16"), 128), (("avx2", "bf16"), None)],
 )
 def test_an_x86_cpu_has_bf16_only_with_amx_or_avx512_bf16(isa: tuple[str, ...], flops_per_cycle: float | None) -> None:
     device = rented(a_cpu(isa=isa), an_offer())
@@ -232,6 +232,15 @@ def test_an_x86_cpu_has_bf16_only_with_amx_or_avx512_bf16(isa: tuple[str, ...], 
     # cores x AVX-512's clock x FLOP per cycle, with AVX512-BF16 2 x 64
     expected = None if flops_per_cycle is None else pytest.approx(4 * 0.7 * 3e9 * flops_per_cycle)
     assert device.peak_flops_per_s.get("bf16") == expected
+    assert device.has_matrix_unit == ("amx_bf16" in isa)
+
+
+def test_avx512_lowers_the_clock_less_from_sapphire_rapids_on() -> None:
+    earlier, later = (rented(a_cpu(isa=isa), an_offer()) for isa in (("avx512f",), ("avx512f", "avx512_fp16")))
+    assert earlier is not None
+    assert later is not None
+    assert later.peak_flops_per_s["fp32"] / earlier.peak_flops_per_s["fp32"] == pytest.approx(0.92 / 0.7)
+    assert later.peak_flops_per_s["scalar"] == earlier.peak_flops_per_s["scalar"]
 
 
 def test_arm_cores_whose_features_have_bf16_multiply_in_it_at_twice_the_rate_of_fp32() -> None:

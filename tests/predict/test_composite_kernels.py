@@ -113,10 +113,33 @@ def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu(
     for op in ("aten.upsample_bilinear2d", "aten.upsample_bicubic2d"):
         toy = row(op, (small,), (large,), family="interpolate")
         assert np.asarray(program(toy, "gpu").sequential_loads).tolist() == [8, 16]
-        assert program(toy, "cpu") == Program()
     assert program(row("aten.upsample_nearest2d", (small,), (large,), family="interpolate"), "gpu") == Program()
     last = row("aten.upsample_bilinear2d", (small,), (large,), family="interpolate", attributes={CHANNELS_LAST: True})
     assert program(last, "gpu") == Program()
+
+
+@pytest.mark.parametrize(
+    ("op", "cycles"),
+    [
+        ("aten.upsample_nearest2d", 10 * 8 * 14 * 14),  # for each output
+        ("aten.upsample_bilinear2d", 10 * 8 * 14 * 14),
+        ("aten.upsample_bicubic2d", 27 * 8 * 14 * 14),
+        ("aten.where", 15 * 8 * 14 * 14),
+        ("aten.var", 20 * 8 * 7 * 7),  # for each input
+        ("aten.sort", 27 * 8 * 7 * 7 * np.log2(7)),  # for each of the n log2 n comparisons along the last dimension
+    ],
+)
+def test_a_cpu_takes_some_elements_one_at_a_time(op: str, cycles: float) -> None:
+    small, large = operand((0.0, 1.0), 8, 7, 7), operand((0.0, 1.0), 8, 14, 14)
+    toy = row(op, (small,), (large,), family="pointwise")
+    assert np.asarray(program(toy, "cpu").scalar_cycles).tolist() == pytest.approx([cycles, 2 * cycles])
+    assert not np.any(program(toy, "gpu").scalar_cycles)
+
+
+def test_a_cpu_draws_random_numbers_on_one_core() -> None:
+    mask = operand((0.0, 1.0), 100)
+    draw = row("aten.bernoulli_", (mask,), (mask,), family="random")
+    assert np.asarray(program(draw, "cpu").serial_cycles).tolist() == [20 * 100, 20 * 200]
 
 
 def test_images_come_to_a_group_norm_and_go_by_a_copy_on_a_gpu() -> None:

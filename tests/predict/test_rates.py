@@ -8,6 +8,7 @@ import pytest
 from advisor.predict.kernel_time import UNITS, Rates
 from advisor.predict.rates import (
     cache_bytes_per_s,
+    depth_ramp,
     join_s,
     launch_s,
     rate_table,
@@ -119,6 +120,16 @@ def test_narrow_tensor_cores_reach_more_of_their_peak() -> None:
     assert sustained_flops_per_s(own, fit, unit="fp32") == sustained_flops_per_s(device(), fit, unit="fp32")
 
 
+def test_a_matrix_unit_reaches_less_of_its_peak_and_needs_a_deeper_product() -> None:
+    own = device(kind="cpu", has_matrix_unit=True, peak_flops_per_s={"fp32": 1e12, "vector": 1e12, "bf16": 16e12})
+    fit = efficiency(matrix_unit_ratio=0.25, depth_ramp=4.0)
+    assert sustained_flops_per_s(own, fit, unit="bf16") == pytest.approx(4e12)
+    assert sustained_flops_per_s(own, fit, unit="vector") == pytest.approx(1e12)
+    # 16 times as many multiplications in the time of everything else
+    assert (depth_ramp(own, fit, unit="bf16"), depth_ramp(own, fit, unit="vector")) == (64.0, 4.0)
+    assert depth_ramp(replace(own, has_matrix_unit=False), fit, unit="bf16") == 4.0
+
+
 def test_other_instructions_are_in_the_way_of_products_in_fp32_alone() -> None:
     fit = efficiency(shared_issue_ratio=0.64)
     for contention, ratio in ((0.0, 1.0), (0.5, 0.8), (1.0, 0.64)):
@@ -191,7 +202,7 @@ def test_winograd_is_of_fp32_and_outside_matrix_cores() -> None:
 
 
 COEFFICIENTS = {
-    "overlap_ratio": 0.5, "edge_ramp": 3.0, "depth_ramp": 4.0, "tile_rows": 256.0,
+    "overlap_ratio": 0.5, "edge_ramp": 3.0, "tile_rows": 256.0,
     "tile_columns": 64.0, "wave_ratio": 0.25, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
     "cache_kept_ratio": 0.6, "repack_ratio": 0.875, "library_s": 2e-5,
 }  # fmt: skip
