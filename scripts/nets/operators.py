@@ -57,16 +57,6 @@ def _layer(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> Case:
     return _layers(make, shape, count=1)
 
 
-def _sequence(make: Callable[[], nn.Module], width: int, length: int) -> Case:
-    """Return a recurrent layer over sequences, whose output is that of all time steps."""
-
-    def build() -> nn.Module:
-        layer = make()
-        return Call(lambda x: layer(x)[0], layer)
-
-    return Case(make=build, inputs=lambda batch: torch.randn(batch, length, width))
-
-
 def _indexed(make: Callable[[], nn.Module], words: int, count: int) -> Case:
     """Return a layer of `count` indices per sample, below `words`."""
     return Case(make=make, inputs=lambda batch: torch.randint(words, (batch, count)))
@@ -88,9 +78,29 @@ def _up(channels: int, filters: int, kernel: int, side: int) -> Case:
     return _layer(make, (channels, side, side))
 
 
+def _linears(inputs: int, outputs: int, *, count: int, tokens: int = 1) -> Case:
+    shape = (inputs,) if tokens == 1 else (tokens, inputs)
+    return _layers(lambda: nn.Linear(inputs, outputs), shape, count=count)
+
+
+def _recurrent(layer: Callable[..., nn.Module], width: int, length: int, **options: Any) -> Case:
+    """Return a recurrent layer over sequences, whose output is that of all time steps."""
+
+    def build() -> nn.Module:
+        made = layer(width, width, batch_first=True, **options)
+        return Call(lambda x: made(x)[0], made)
+
+    return Case(make=build, inputs=lambda batch: torch.randn(batch, length, width))
+
+
+def _resized(mode: str) -> Case:
+    return _call(lambda x: functional.interpolate(x, scale_factor=2, mode=mode), (64, 28, 28))
+
+
 def _attention(heads: int, length: int, width: int, **options: Any) -> Case:
     def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(queries, keys, values, **options)
+        attended: Tensor = functional.scaled_dot_product_attention(queries, keys, values, **options)
+        return attended
 
     return _call(attend, *[(heads, length, width)] * 3)
 
@@ -122,9 +132,10 @@ def _created(x: Tensor) -> Tensor:
 
 FAMILIES: Mapping[str, Mapping[str, Case]] = {
     "matmul": {
-        **{f"linear {k}x{n}": _layer(lambda k=k, n=n: nn.Linear(k, n), (k,)) for k, n in ((128, 128), (4096, 1))},
-        **{f"linears {k}": _layers(lambda k=k: nn.Linear(k, k), (k,), count=4) for k in (256, 1024, 2048)},
-        "linears 768 of 128 tokens": _layers(lambda: nn.Linear(768, 768), (128, 768), count=4),
+        "linear 128x128": _linears(128, 128, count=1),
+        "linear 4096x1": _linears(4096, 1, count=1),
+        **{f"linears {width}": _linears(width, width, count=4) for width in (256, 1024, 2048)},
+        "linears 768 of 128 tokens": _linears(768, 768, count=4, tokens=128),
         "bmm 16x32x64x32": _call(torch.matmul, (16, 32, 64), (16, 64, 32)),
         "bmm 8x256x64x256": _call(torch.matmul, (8, 256, 64), (8, 64, 256)),
         "bmm 4x1x128x512": _call(torch.matmul, (4, 1, 128), (4, 128, 512)),
@@ -153,17 +164,15 @@ FAMILIES: Mapping[str, Mapping[str, Case]] = {
     },
     "rnn": {
         **{
-            f"lstm {width}x{length}": _sequence(lambda w=width: nn.LSTM(w, w, batch_first=True), width, length)
+            f"lstm {width}x{length}": _recurrent(nn.LSTM, width, length)
             for width, length in ((64, 64), (256, 32), (512, 32), (1024, 16))
         },
-        "lstm 256x32, 2 layers, both ways": _sequence(
-            lambda: nn.LSTM(256, 256, num_layers=2, bidirectional=True, batch_first=True), 256, 32
-        ),
+        "lstm 256x32, 2 layers, both ways": _recurrent(nn.LSTM, 256, 32, num_layers=2, bidirectional=True),
         **{
-            f"gru {width}x{length}": _sequence(lambda w=width: nn.GRU(w, w, batch_first=True), width, length)
+            f"gru {width}x{length}": _recurrent(nn.GRU, width, length)
             for width, length in ((128, 32), (512, 32), (1024, 16))
         },
-        "rnn 256x32": _sequence(lambda: nn.RNN(256, 256, batch_first=True), 256, 32),
+        "rnn 256x32": _recurrent(nn.RNN, 256, 32),
     },
     "attention": {
         "attention 12x197x64": _attention(12, 197, 64),
@@ -200,12 +209,7 @@ FAMILIES: Mapping[str, Mapping[str, Case]] = {
         "avg pool 128 2x2 of 28": _call(lambda x: functional.avg_pool2d(x, 2), (128, 28, 28)),
         "adaptive avg pool 512 of 14": _call(lambda x: functional.adaptive_avg_pool2d(x, 1), (512, 14, 14)),
     },
-    "interpolate": {
-        f"{mode} x2 of 64x28": _call(
-            lambda x, mode=mode: functional.interpolate(x, scale_factor=2, mode=mode), (64, 28, 28)
-        )
-        for mode in ("nearest", "bilinear", "bicubic")
-    },
+    "interpolate": {f"{mode} x2 of 64x28": _resized(mode) for mode in ("nearest", "bilinear", "bicubic")},
     "gather": {
         "index select 4096": _call(_gathered, (4096,)),
         "scatter add 4096": _call(_scattered, (4096,)),

@@ -1,0 +1,1 @@
+"""Models that the scripts time, each a file that `advise` reads."""
