@@ -123,7 +123,8 @@ def _cross_entropy(scores: Tensor) -> Tensor:
 
 def _solved(x: Tensor) -> Tensor:
     matrix = x @ x.transpose(-1, -2) + x.shape[-1] * torch.eye(x.shape[-1], device=x.device)
-    return torch.linalg.solve(matrix, x)
+    solved: Tensor = torch.linalg.solve(matrix, x)
+    return solved
 
 
 def _created(x: Tensor) -> Tensor:
