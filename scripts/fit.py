@@ -17,11 +17,12 @@ import numpy as np
 from fit_calibration_start import read_steps
 from fit_kind import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
 from lockbox import is_locked, net_of
+from shipped_fit import file_name
 
 from advisor.answers.accuracy_score import Compared, cheapest_choice, mean_kendall
 from advisor.answers.validation import least_usd_per_hour
 from advisor.catalog.overlay import load_catalog
-from advisor.fit.files import file_name, yaml_text
+from advisor.fit.files import yaml_text
 from advisor.fit.sample import MeasuredStep
 from advisor.records.answer import Z_90
 from advisor.records.device import DeviceKind, Efficiency

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from shipped_fit import file_name
 
 from advisor.answers.validation import Run, prepare
 from advisor.calibrate.design import probes
@@ -29,7 +30,7 @@ from advisor.calibrate.own_efficiencies import (
     whole_step,
 )
 from advisor.catalog.overlay import load_catalog
-from advisor.fit.files import file_name, yaml_text
+from advisor.fit.files import yaml_text
 from advisor.fit.sample import MeasuredStep
 from advisor.predict.efficiency import precision_class
 from advisor.predict.roofline import step_times

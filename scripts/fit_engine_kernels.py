@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from fit_kind import measured_steps
 from scipy.optimize import least_squares
+from shipped_fit import file_name
 
 from advisor.catalog.overlay import load_catalog
-from advisor.fit.files import file_name, yaml_text
+from advisor.fit.files import yaml_text
 from advisor.fit.robust_loss import ROBUST_LOG_SCALE
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.predict.efficiency import efficiency_of, family_efficiencies

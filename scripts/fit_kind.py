@@ -9,21 +9,14 @@ from typing import get_args
 
 import numpy as np
 from fit_residuals import Errors, Level, Spread, errors_of, left_out, log_spreads, offset_log_spread, spreads
+from shipped_fit import DEVICE, GENERATION, GRADIENT_OF, ShippedFit, coefficients_of, relatives_of
 
 from advisor.answers.accuracy_score import step_of
 from advisor.answers.measurement_file import read_measurements
 from advisor.answers.validation import Run, kernels_of, prepare
 from advisor.catalog.overlay import load_catalog
-from advisor.fit.coefficients import (
-    COMPUTING,
-    DEVICE,
-    GENERATION,
-    GRADIENT_OF,
-    coefficients_of,
-    relatives_of,
-)
+from advisor.fit.coefficients import COMPUTING
 from advisor.fit.sample import MeasuredStep, sample_of
-from advisor.fit.solve import Fit
 from advisor.predict.efficiency import precision_class
 from advisor.predict.kernel_time import Kernels
 from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency
@@ -179,7 +172,7 @@ def fit_kind(
     own = [step for step in steps if step.device.kind == kind]
     sample = sample_of(own)
     template = replace(template_of(kind), date=date, source=sources)
-    fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
+    fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
     is_whole = np.array([step.group[0] not in OPERATORS and step.trust > 0 for step in own])
     whole = [step for step, chosen in zip(own, is_whole, strict=True) if chosen]
@@ -190,7 +183,7 @@ def fit_kind(
     levels = {level: log_spreads(own, errors, spread_of, unseen=unseen[level]) for level, errors in left.items()}
     is_seen = np.isin([step.device.id for step in own], [step.device.id for step in own if step.trust > 0])
     sample = sample_of([step for step in shipped if step.device.kind == kind])
-    fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
+    fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(sample.steps), dtype=np.bool_))
     return Fitted(
         efficiencies=_efficiencies(fit, logs, spread_of, unseen),
@@ -215,7 +208,7 @@ def _devices_of(steps: Sequence[MeasuredStep]) -> dict[str, Device]:
 
 
 def _efficiencies(
-    fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread], unseen: Mapping[Level, float]
+    fit: ShippedFit, logs: FloatArray, spread_of: Mapping[str, Spread], unseen: Mapping[Level, float]
 ) -> tuple[Efficiency, ...]:
     """Return an efficiency per measured precision and generation, and the fallbacks.
 
@@ -285,7 +278,7 @@ def _scopes(steps: Sequence[MeasuredStep]) -> list[_Scope]:
 
 
 def _families(
-    fit: Fit, logs: FloatArray, precision: str, scope: _Scope, steps: Sequence[MeasuredStep]
+    fit: ShippedFit, logs: FloatArray, precision: str, scope: _Scope, steps: Sequence[MeasuredStep]
 ) -> dict[str, FamilyEfficiency]:
     """Return an entry for every family in the sample; a missing family is replaced at lookup.
 

@@ -11,10 +11,9 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import t as student
+from shipped_fit import GENERATION, ShippedFit, relatives_of
 
-from advisor.fit.coefficients import GENERATION, relatives_of
 from advisor.fit.sample import MeasuredStep
-from advisor.fit.solve import Fit
 from advisor.records.answer import Z_90
 from advisor.records.device import Device
 from advisor.records.prediction import BoolArray, FloatArray
@@ -62,12 +61,12 @@ class Errors:
         return Errors(errors=self.errors[chosen], host_shares=self.host_shares[chosen])
 
 
-def errors_of(fit: Fit, logs: FloatArray) -> Errors:
+def errors_of(fit: ShippedFit, logs: FloatArray) -> Errors:
     """Return the errors of the fit itself."""
     return Errors(errors=np.log(fit.sample.measured_s / fit.seconds(logs)), host_shares=fit.host_shares(logs))
 
 
-def left_out(fit: Fit, logs: FloatArray, *, by: Level) -> Errors:
+def left_out(fit: ShippedFit, logs: FloatArray, *, by: Level) -> Errors:
     """Return the error of every step by a fit without all steps of its device, generation or vendor.
 
     The vendor with the most devices is never left out; its errors are NaN.
@@ -88,7 +87,7 @@ def left_out(fit: Fit, logs: FloatArray, *, by: Level) -> Errors:
     return found
 
 
-def _without(fit: Fit, logs: FloatArray, slopes: FloatArray, left: Sequence[int]) -> FloatArray:
+def _without(fit: ShippedFit, logs: FloatArray, slopes: FloatArray, left: Sequence[int]) -> FloatArray:
     """Fit the coefficients without the devices in `left`, whose own coefficients stay at their priors.
 
     A generation with no other device gets the mean of its relatives, as in the efficiency files. `slopes`, of the whole

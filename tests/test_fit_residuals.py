@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fit_residuals import Errors, Level, Spread, left_out, log_spreads, offset_log_spread, spreads
+from shipped_fit import ShippedFit, coefficients_of
 
-from advisor.fit.coefficients import coefficients_of, starts
+from advisor.fit.coefficients import starts
 from advisor.fit.sample import MeasuredStep, sample_of
-from advisor.fit.solve import Fit
 from advisor.predict.kernel_time import Kernels
 from advisor.records.prediction import PARTS
 from tests.fit.toys import DEVICES, fit_of, steps_of
@@ -75,7 +75,7 @@ def test_a_generation_that_is_left_out_is_one_of_its_vendors_others_where_these_
     steps = [replace(step, device=one) for one in others for step in own]
     steps += [replace(step, device=one, measured_s=2 * step.measured_s) for one in slow for step in own]
     sample = sample_of(steps)
-    fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
+    fit = ShippedFit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
     errors = left_out(fit, fit.solve(chosen=np.ones(len(steps), dtype=np.bool_)), by="device").errors
     assert np.median(errors[-len(own) :]) == pytest.approx(missed, abs=0.25)
 

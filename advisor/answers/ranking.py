@@ -1,13 +1,12 @@
 """Ranks every offer by what the job costs on it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import takewhile
 
 import numpy as np
 
-from advisor import units
 from advisor.answers.alternatives import alternatives
 from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
@@ -22,20 +21,20 @@ from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import owned_notes
 from advisor.cost.rank_offers import rank as rank_offers
-from advisor.cost.selection import Selection, mark_warnings, select_offers
+from advisor.cost.selection import mark_warnings, select_offers
 from advisor.cost.situations import choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
-from advisor.predict.join import at_batches, join_batches
+from advisor.predict.join import join_batches
 from advisor.question.from_source import other_batch, single_batch
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
 from advisor.records.device import Device
 from advisor.records.machine import LOCAL
-from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
 from advisor.report.rejection_text import local_notes, rejections
 from advisor.scale.machine_sweep import sweep_machines
@@ -227,43 +226,3 @@ def _unknown_warnings(workload: Workload) -> tuple[str, ...]:
         return ()
     listed = ", ".join(f"{op} ({count} calls)" for op, count in sorted(workload.unknown_ops.items()))
     return (f"no formula, so no FLOP counted, for {listed}",)
-
-
-def batch_remedies(
-    question: Question, *, selection: Selection, fleet: Fleet, job: Job, start_up_s: FloatArray | float
-) -> Iterator[str]:
-    """Yield what `--batch auto` and the smallest batch that keeps all limits would cost and take, if any does.
-
-    `job` has no batch of the user's own, and no offer keeps its deadline. The job keeps its number of samples.
-    """
-    workload, options = question.workload, replace(question.options, batch="auto")
-    batches = batch_candidates("auto", mode=options.mode, source_batch=workload.batch)
-    auto = replace(job, batch="auto")
-    predictions = predict_with_growing_batches(
-        workload,
-        devices=fleet.devices,
-        efficiencies=question.catalog.efficiencies,
-        batches=batches,
-        options=options,
-        job=auto,
-        start_up_s=start_up_s,
-    )
-
-    billing = question.catalog.billing
-
-    def best_at(batch: int) -> Quote | None:
-        at = at_batches(predictions, np.array([batch], dtype=np.intp))
-        return best_of(rank_offers(selection, fleet=fleet, predictions=at, job=auto, billing=billing).quotes)
-
-    chosen = best_of(rank_offers(selection, fleet=fleet, predictions=predictions, job=auto, billing=billing).quotes)
-    if chosen is None:
-        return
-    yield f"the job keeps its limits with --batch auto: {_outcome(chosen)}"
-    smallest = next((one for one in map(best_at, predictions.batches.tolist()) if one is not None), None)
-    if smallest is not None and smallest.batch != chosen.batch:
-        yield f"the smallest batch of these that keeps them is --batch {smallest.batch}: {_outcome(smallest)}"
-
-
-def _outcome(quote: Quote) -> str:
-    usd, time = units.format_usd(quote.job_usd.mid), units.format_duration(quote.job_s.mid)
-    return f"{usd} in {time} on {quote.provider} {quote.instance}, batch {quote.batch:,}"

@@ -1,12 +1,11 @@
-"""Lists the coefficients of a fit, each with its start, its bounds and the width of its prior."""
+"""Defines a coefficient of a fit, with its prior, and the families and fields that have one of their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from advisor.fit.sample import Sample
-from advisor.records.device import ANY, Device, DeviceKind, Efficiency, Prior
+from advisor.records.device import Efficiency, Prior
 from advisor.records.prediction import FloatArray
 
 
@@ -23,131 +22,8 @@ COMPUTING = (
     "conv_depthwise_backward", "attention", "attention_backward", "rnn",
 )  # fmt: skip
 """Families that compute throughput can limit; the others only stream data."""
-STREAMING_COMPUTE = "streaming_compute_ratio"
-"""Share of the vector unit's peak that streaming families reach on a CPU: loads and stores take most of an addition's
-cycles, and exp() takes many. On a GPU the compute of these families is hidden behind memory."""
-GRADIENT_OF: Mapping[str, str] = {
-    "conv_backward": "conv", "conv_grouped_backward": "conv_grouped", "conv_depthwise_backward": "conv_depthwise",
-    "attention_backward": "attention",
-}  # fmt: skip
-"""The forward family of each gradient family: its products have the same size, so their rates are proportional."""
-_ELEMENTWISE = (
-    "pointwise", "creation", "reduction", "random", "loss", "scan", "gather", "embedding", "sort", "fft", "linalg",
-)  # fmt: skip
-_NORMS = ("norm", "norm_backward", "softmax")
-_WEIGHT_GRADIENTS = ("conv_backward", "conv_grouped_backward")
-TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
-    "gpu": {
-        "memory_ratio": {
-            **dict.fromkeys(set(COMPUTING) - {*_WEIGHT_GRADIENTS}, "products"),
-            **dict.fromkeys(_WEIGHT_GRADIENTS, "conv_backward"),
-            **dict.fromkeys((*_ELEMENTWISE, "norm_running", "pool"), "elementwise"),
-            **dict.fromkeys(_NORMS, "norm"),
-        },
-        "compute_ratio": {"rnn": "matmul"},
-        **{ramp: {"tf32": "matrix units", "half": "matrix units"} for ramp in ("edge_ramp", "depth_ramp")},
-    },
-    "cpu": {
-        "memory_ratio": {
-            **dict.fromkeys(set(COMPUTING) - {*_WEIGHT_GRADIENTS}, "products"),
-            **dict.fromkeys(_WEIGHT_GRADIENTS, "conv_backward"),
-            **dict.fromkeys((*_ELEMENTWISE, "norm_running"), "elementwise"),
-            **dict.fromkeys(_NORMS, "norm"),
-            **dict.fromkeys(("interpolate", "pool", "pool_backward", "optimizer"), "copy"),
-        },
-        "compute_ratio": {"rnn": "matmul"},
-        "gradient_ratio": {"attention_backward": "conv_backward", "conv_grouped_backward": "conv_backward"},
-        **{ramp: {"fp32": ANY, "half": ANY} for ramp in ("edge_ramp", "depth_ramp")},
-    },
-}
-"""The coefficient that several families or precisions share, by kind, name and family or precision, because their
-kernels access memory or compute alike. All others have their own."""
-
-_FITTED_FIELDS = [field for field in fields(Efficiency) if "priors" in field.metadata]
-BY_PRECISION = tuple(field.name for field in _FITTED_FIELDS if field.metadata["by_precision"])
+BY_PRECISION = tuple(field.name for field in fields(Efficiency) if field.metadata.get("by_precision"))
 """Fields of `Efficiency` with a coefficient for each precision; the others have one for all."""
-COPY = "copy_s_per_byte"
-"""Time of copies from pageable memory, which some measurements contain."""
-HOST = ("dispatch_s", "backward_dispatch_s", "compiled_dispatch_s", COPY)
-_OTHER_PRIORS: Mapping[DeviceKind, Mapping[str, Prior]] = {
-    "gpu": {COPY: Prior(1 / 6e9, 1 / 16e9, 1 / 2e9)},  # over PCIe 3.0 x16
-    "cpu": {STREAMING_COMPUTE: Prior(0.1, 0.02, 1.0, 0.3)},
-}
-"""Coefficients without a field in `Efficiency`."""
-_COMPUTE = Prior(0.75, 0.05, 1.0)
-_DEPTHWISE = Prior(0.2, 0.01, 1.0)
-_GRADIENT = Prior(0.75, 0.03, 2.0)
-"""Ratio of a gradient's rate to the forward rate, for all precisions."""
-_AT_PEAK: Mapping[DeviceKind, frozenset[tuple[str, ...]]] = {
-    "gpu": frozenset({("compute_ratio", "conv_depthwise")}),
-    "cpu": frozenset({("memory_ratio", "elementwise")}),
-}
-"""Ratios that stay 1, because the other resource limits these kernels: a fit puts them at their upper bound."""
-_UNIT = Prior(1.0, 0.5, 1.6, 0.2)
-"""Achieved share of peak of a precision's unit relative to fp32: tensor cores are harder to feed than vector units."""
-_MEMORY = Prior(0.9, 0.15, 1.3)
-GENERATION = ("generation_compute", "generation_memory")
-"""Coefficients of each generation."""
-DEVICE = ("device_compute", "device_memory")
-"""Coefficients of each device."""
-_GENERATION = Prior(1.0, 0.6, 1.6, 0.12)
-_OTHER_ARCHITECTURE = Prior(1.0, 0.4, 1.6, 0.3)
-"""The prior for GPUs without tensor cores or of another vendor: their libraries differ, so they say little about
-today's NVIDIA GPUs."""
-_DEVICE = Prior(1.0, 0.5, 2.0, 0.05)
-_HOST = Prior(1.0, 0.3, 3.0, 0.3)
-
-
-def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, ...]:
-    """Return all coefficients that the sample can determine."""
-    families = sample.kernels.families
-    precisions = sorted({step.precision for step in sample.steps})
-    priors: dict[tuple[str, ...], Prior] = {}
-    fitted = {field.name: field.metadata["priors"] for field in _FITTED_FIELDS}
-    of_kind = {name: of_kinds[kind] for name, of_kinds in fitted.items() if kind in of_kinds}
-    ramps = {name: of_kind.pop(name) for name in BY_PRECISION}
-    priors |= {(name,): prior for name, prior in {**of_kind, **_OTHER_PRIORS[kind]}.items()}
-    for precision in precisions:
-        priors |= {shared_name((name, precision), kind): prior for name, prior in ramps.items()}
-    priors |= {("unit_ratio", precision): _UNIT for precision in precisions if precision != "fp32"}
-    priors |= {
-        shared_name(("compute_ratio", family), kind): _DEPTHWISE if "depthwise" in family else _COMPUTE
-        for family in families
-        if family in COMPUTING and family not in GRADIENT_OF
-    }
-    priors |= {shared_name(("gradient_ratio", family), kind): _GRADIENT for family in families if family in GRADIENT_OF}
-    priors |= {shared_name(("memory_ratio", family), kind): _MEMORY for family in families}
-    usual = relatives_of(ANY, sample.devices)
-    for generation in sorted({device.generation for device in sample.devices}):
-        prior = _GENERATION if generation in usual else _OTHER_ARCHITECTURE
-        priors |= {(name, generation): prior for name in GENERATION}
-    for device in sample.devices:
-        priors |= {(name, device.id): _DEVICE for name in DEVICE}
-        priors["host", device.id] = _HOST
-    return tuple(Coefficient(name=name, prior=prior) for name, prior in priors.items() if name not in _AT_PEAK[kind])
-
-
-def shared_name(name: tuple[str, ...], kind: DeviceKind) -> tuple[str, ...]:
-    """Return the coefficient that several families or precisions share, by the name of one of them."""
-    first, *keys = name
-    return (first, *(TIED[kind].get(first, {}).get(key, key) for key in keys))
-
-
-def relatives_of(vendor: str, devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the generations whose mean offset an unmeasured generation of this vendor most likely has.
-
-    For CPUs these are all generations, for NVIDIA those with tensor cores, whose libraries a new GPU most likely runs,
-    and for AMD its own.
-    """
-    usual = {one.generation for one in devices if one.kind == "cpu" or _has_tensor_cores(one)}
-    own = {one.generation for one in devices if one.vendor == vendor}
-    return tuple(sorted(usual if not own or own & usual else own))
-
-
-def _has_tensor_cores(device: Device) -> bool:
-    """Return whether the device is NVIDIA's and its fp16 rate exceeds two values per 32-bit lane."""
-    peaks = device.peak_flops_per_s
-    return device.vendor == "NVIDIA" and peaks.get("fp16", 0.0) > 2.01 * peaks["vector"]
 
 
 def starts(coefficients: Sequence[Coefficient]) -> FloatArray:

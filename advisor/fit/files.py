@@ -15,15 +15,6 @@ _WRITTEN_SEPARATELY = frozenset(
 )  # fmt: skip
 
 
-def file_name(efficiency: Efficiency) -> str:
-    """Return a name like `gpu-ampere-half.yaml`; "any" stands for all, the vendor's name for all its generations."""
-    generation = efficiency.vendor if efficiency.generation == "*" else efficiency.generation
-    parts = (efficiency.kind, generation, efficiency.precision)
-    return (
-        "-".join("any" if part == "*" else part.lower().replace(" ", "").replace(".", "") for part in parts) + ".yaml"
-    )
-
-
 def yaml_text(efficiency: Efficiency) -> str:
     """Return the YAML text, with one line per coefficient and per family."""
     lines = [

@@ -1,23 +1,14 @@
 """Fits the coefficients to a sample by bounded, regularized least squares."""
 
+from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from advisor.fit.coefficients import (
-    BY_PRECISION,
-    COMPUTING,
-    COPY,
-    GENERATION,
-    GRADIENT_OF,
-    HOST,
-    STREAMING_COMPUTE,
-    Coefficient,
-    shared_name,
-    starts,
-)
+from advisor.fit.coefficients import BY_PRECISION, Coefficient, starts
 from advisor.fit.least_squares import least_squares
 from advisor.fit.robust_loss import PRIOR_WEIGHT, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample
@@ -38,18 +29,6 @@ _DISPATCHED = {
     "compiled_dispatch_s": "compiled_dispatches",
 }
 _EFFICIENCY_FIELDS = frozenset(field.name for field in fields(Efficiency))
-_KEYED: Mapping[str, tuple[str, ...]] = {
-    "compute_ratio": ("family",),
-    "unit_ratio": ("precision",),
-    "gradient_ratio": ("family",),
-    "memory_ratio": ("family",),
-    "host": ("device",),
-    **dict.fromkeys(BY_PRECISION, ("precision",)),
-    **dict.fromkeys(GENERATION, ("generation",)),
-    **dict.fromkeys(("device_compute", "device_memory"), ("device",)),
-    **dict.fromkeys((*HOST, STREAMING_COMPUTE), ()),
-}
-"""The keys that follow a coefficient's name. The coefficients of an `Efficiency` have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,10 +41,15 @@ class _Family:
     place: IndexArray
 
 
-class Fit:
-    """One fit problem; `seconds` predicts every step of the sample, `solve` finds the coefficients."""
+class Fit(ABC):
+    """One fit problem; `seconds` predicts every step of the sample, `solve` finds the coefficients.
 
-    keyed = _KEYED
+    `keyed` has the keys that follow a coefficient's name. The coefficients of an `Efficiency` have none.
+    """
+
+    keyed: Mapping[str, tuple[str, ...]] = {
+        "memory_ratio": ("family",), **dict.fromkeys(BY_PRECISION, ("precision",))
+    }  # fmt: skip
 
     def __init__(self, sample: Sample, coefficients: Sequence[Coefficient], *, template: Efficiency) -> None:
         self.sample = sample
@@ -74,12 +58,8 @@ class Fit:
         self._template = template
         self._index = {coefficient.name: index for index, coefficient in enumerate(coefficients)}
         self._prior = starts(coefficients)
-        self._keys: dict[str, set[str]] = {
-            "precision": set(self.precisions),
-            "family": {*sample.kernels.families, *GRADIENT_OF.values()},
-            "device": {device.id for device in sample.devices},
-            "generation": {device.generation for device in sample.devices},
-        }
+        known = {"precision": set(self.precisions), "family": set(sample.kernels.families)}
+        self._keys: defaultdict[str, set[str]] = defaultdict(set, known)
         for first, *keys in (coefficient.name for coefficient in coefficients):
             for kind, key in zip(self.keyed.get(first, ()), keys, strict=True):
                 self._keys[kind].add(key)
@@ -102,9 +82,8 @@ class Fit:
 
         Raises KeyError for a name that no coefficient of such a sample has.
         """
-        for used in (name, shared_name(name, self.sample.devices[0].kind)):
-            if used in self._index:
-                return float(np.exp(logs[self._index[used]]))
+        if name in self._index:
+            return float(np.exp(logs[self._index[name]]))
         first, *keys = name
         kinds = self.keyed.get(first, () if first in _EFFICIENCY_FIELDS else None)
         if kinds is None or len(kinds) != len(keys):
@@ -112,14 +91,6 @@ class Fit:
         if not all(key in self._keys[kind] for kind, key in zip(kinds, keys, strict=True)):
             raise KeyError(name)
         return float(getattr(self._template, first, 1.0))
-
-    def mean(self, logs: FloatArray, name: str, keys: Sequence[str]) -> float:
-        """Return the geometric mean of one coefficient over several keys, such as generations; 1 for no keys."""
-        return float(np.exp(np.mean([np.log(self.value(logs, name, key)) for key in keys] or [0.0])))
-
-    def with_value(self, logs: FloatArray, value: float, *name: str) -> FloatArray:
-        """Return the coefficients with one value replaced; unchanged if it is not fitted."""
-        return np.where([one.name == name for one in self.coefficients], np.log(value), logs)
 
     def seconds(self, logs: FloatArray) -> FloatArray:
         """Return the predicted time of every step."""
@@ -132,11 +103,6 @@ class Fit:
             family.name: self._of_steps(family, _kernel_s(_at(rates, family.place), family))
             for family in self._families
         }
-
-    def host_shares(self, logs: FloatArray) -> FloatArray:
-        """Return the dispatch overhead of every step relative to its predicted time."""
-        shares: FloatArray = self._dispatch_s(logs) / self.seconds(logs)
-        return shares
 
     def solve(
         self,
@@ -188,34 +154,27 @@ class Fit:
 
     def _total(self, logs: FloatArray, family_s: Mapping[str, FloatArray]) -> FloatArray:
         device_s: FloatArray = np.sum(list(family_s.values()), axis=0)
-        sample, kernels = self.sample, self.sample.kernels
         dispatch_s = self._dispatch_s(logs)
-        if sample.devices[0].kind == "cpu":
+        if self.sample.devices[0].kind == "cpu":
             added: FloatArray = device_s + dispatch_s
             return added
-        copy_s = sample.copied_bytes * self._host(logs) * self.value(logs, COPY)
-        first_s = first_dispatch_s(kernels, dispatch_s)
-        longer: FloatArray = np.maximum(device_s + first_s, dispatch_s) + copy_s
+        longer: FloatArray = np.maximum(device_s + first_dispatch_s(self.sample.kernels, dispatch_s), dispatch_s)
         return longer
 
     def _dispatch_s(self, logs: FloatArray) -> FloatArray:
         """Return the dispatch overhead of every step in seconds."""
         kernels = self.sample.kernels
         of_calls = [getattr(kernels, counted) * self.value(logs, name) for name, counted in _DISPATCHED.items()]
-        total: FloatArray = self._host(logs) * np.sum(of_calls, axis=0)
+        total: FloatArray = self._host_ratios(logs) * np.sum(of_calls, axis=0)
         return total
 
-    def _host(self, logs: FloatArray) -> FloatArray:
+    def _host_ratios(self, logs: FloatArray) -> FloatArray:
         """Return the host time of every step relative to the reference host."""
-        sample = self.sample
-        ratios = [self.value(logs, "host", device.id) * device.host_time_ratio for device in sample.devices]
-        return np.array(ratios)[sample.device_of_step]
+        ratios = [self._host_ratio(logs, device) for device in self.sample.devices]
+        return np.array(ratios)[self.sample.device_of_step]
 
-    def at_bounds(self, logs: FloatArray) -> tuple[tuple[str, ...], ...]:
-        """Return the names of the coefficients that lie at one of their bounds."""
-        ends = np.log([(one.prior.low, one.prior.high) for one in self.coefficients])
-        is_there = np.abs(ends - logs[:, np.newaxis]).min(axis=1) < 1e-6
-        return tuple(one.name for one, there in zip(self.coefficients, is_there, strict=True) if there)
+    def _host_ratio(self, logs: FloatArray, device: Device) -> float:
+        return device.host_time_ratio
 
     def slopes(self, logs: FloatArray, free: IndexArray | None = None) -> FloatArray:
         """Return the derivatives of log(seconds), (steps, coefficients), by the `free` coefficients or by all.
@@ -262,7 +221,7 @@ class Fit:
 
     def _rates(self, logs: FloatArray) -> dict[str, Any]:
         """Return every field of `Rates` at these coefficients, as arrays over `_distinct`."""
-        devices = [self.device_with_own(logs, index) for index in range(len(self.sample.devices))]
+        devices = [self.device(logs, index) for index in range(len(self.sample.devices))]
         efficiencies = [self.efficiency(logs, precision) for precision in self.precisions]
         device, precision = self._lines
         table = rate_table(
@@ -275,16 +234,9 @@ class Fit:
         rates = table.at(line, family=family, unit=unit, is_nchw=is_nchw.astype(np.bool_))
         return {field.name: np.broadcast_to(getattr(rates, field.name), line.shape) for field in fields(Rates)}
 
+    @abstractmethod
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
-        """Return a family's share of the compute peak, relative to its forward family's for a gradient.
-
-        It is the same for all streaming families. Depthwise convolutions run on vector units at any precision.
-        """
-        if family not in COMPUTING:
-            return self.value(logs, STREAMING_COMPUTE)
-        forward = GRADIENT_OF.get(family, family)
-        ratio = self.value(logs, "compute_ratio", forward) * self.value(logs, "gradient_ratio", family)
-        return ratio if "depthwise" in family else ratio * self.value(logs, "unit_ratio", precision)
+        """Return a family's share of its unit's compute peak."""
 
     def efficiency(self, logs: FloatArray, precision: str) -> Efficiency:
         """Return the template with all fitted coefficients for this precision."""
@@ -301,18 +253,9 @@ class Fit:
         }
         return replace(self._template, precision=precision, families=families, **values, **ramps)
 
-    def device_with_own(self, logs: FloatArray, index: int) -> Device:
-        """Return the device with the coefficients of its generation and its own; a CPU is also its own host."""
-        device = self.sample.devices[index]
-        own_host_ratio = self.value(logs, "host", device.id) if device.kind == "cpu" else 1.0
-        return replace(
-            device,
-            host_time_ratio=device.host_time_ratio * own_host_ratio,
-            sustained_compute_ratio=self.value(logs, "generation_compute", device.generation)
-            * self.value(logs, "device_compute", device.id),
-            sustained_memory_ratio=self.value(logs, "generation_memory", device.generation)
-            * self.value(logs, "device_memory", device.id),
-        )
+    def device(self, logs: FloatArray, index: int) -> Device:
+        """Return a device of the sample, with the ratios of its own that are fitted."""
+        return self.sample.devices[index]
 
 
 def _at(rates: Mapping[str, Any], place: IndexArray) -> dict[str, Any]:

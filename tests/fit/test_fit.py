@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shipped_fit import ShippedFit, coefficients_of, file_name
 
 from advisor.catalog.device_files import read_efficiencies
-from advisor.fit.coefficients import Coefficient, coefficients_of, starts
-from advisor.fit.files import file_name, number, yaml_text
+from advisor.fit.coefficients import Coefficient, starts
+from advisor.fit.files import number, yaml_text
 from advisor.fit.sample import MeasuredStep, sample_of
-from advisor.fit.solve import Fit, robust
+from advisor.fit.solve import robust
 from advisor.records.device import Prior
 from tests.fit.toys import DEVICES, fit_of, measured, steps_of
 from tests.predict.toys import efficiency, family
@@ -41,7 +42,7 @@ def test_a_gradient_runs_at_a_share_of_its_forward_rate_that_all_precisions_have
         for precision in ("fp32", "half")
     ]
     sample = sample_of(steps)
-    fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
+    fit = ShippedFit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
     values = {
         ("compute_ratio", "conv"): 0.8, ("unit_ratio", "half"): 0.75, ("gradient_ratio", "conv_backward"): 0.5,
     }  # fmt: skip
@@ -80,7 +81,7 @@ def test_a_copy_that_the_host_waits_for_is_added_to_the_step() -> None:
     with_copy = [replace(step, copied_bytes=1e9) for step in steps]
     coefficients = [one for one in coefficients_of(sample_of(steps), kind="gpu") if one.name[0] == "copy_s_per_byte"]
     plain, copied = (
-        Fit(sample_of(some), coefficients, template=efficiency(families={})).seconds(np.log([0.25e-9]))
+        ShippedFit(sample_of(some), coefficients, template=efficiency(families={})).seconds(np.log([0.25e-9]))
         for some in (steps, with_copy)
     )
     assert copied - plain == pytest.approx(0.25)  # a GB at 4 GB/s
@@ -120,7 +121,7 @@ def one_number(name: tuple[str, ...], *, log_sigma: float) -> Coefficient:
 
 
 def fitted_log(steps: list[MeasuredStep], coefficient: Coefficient) -> float:
-    fit = Fit(sample_of(steps), [coefficient], template=efficiency(families={}))
+    fit = ShippedFit(sample_of(steps), [coefficient], template=efficiency(families={}))
     return float(fit.solve(chosen=np.ones(len(steps), dtype=np.bool_)).item())
 
 
@@ -171,7 +172,7 @@ def test_a_coefficient_that_is_misspelt_has_no_value(name: tuple[str, ...]) -> N
 
 def test_a_coefficient_that_is_not_fitted_has_the_templates_value_or_one() -> None:
     sample = sample_of(steps_of())
-    fit = Fit(sample, [], template=efficiency(families={}, edge_ramp=4.0, launch_s=3e-6))
+    fit = ShippedFit(sample, [], template=efficiency(families={}, edge_ramp=4.0, launch_s=3e-6))
     nothing = np.array([])
     assert fit.value(nothing, "launch_s") == 3e-6
     assert fit.value(nothing, "edge_ramp", "fp32") == 4.0

@@ -6,10 +6,10 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from fit_kind import template_of
+from shipped_fit import ShippedFit, coefficients_of
 
-from advisor.fit.coefficients import coefficients_of, starts
+from advisor.fit.coefficients import starts
 from advisor.fit.sample import MeasuredStep, sample_of
-from advisor.fit.solve import Fit
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import BY_TOKEN, known_families, precision_class
 from advisor.predict.kernel_time import TERMS, UNITS, Kernels
@@ -94,7 +94,7 @@ def steps_of(family: str, kind: DeviceKind, layout: Layout) -> list[MeasuredStep
 def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: DeviceKind, layout: Layout) -> None:
     steps = [replace(step, copied_bytes=0.0) for step in steps_of(family, kind, layout)]
     sample = sample_of(steps)
-    fit = Fit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
+    fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
     random = np.random.default_rng(len(family))
     logs = np.array([random.uniform(np.log(one.prior.low), np.log(one.prior.high)) for one in fit.coefficients])
     if kind == "gpu":  # whose hosts no file knows
@@ -103,7 +103,7 @@ def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: De
         step_times(
             step.kernels,
             kind=kind,
-            devices=[fit.device_with_own(logs, sample.devices.index(step.device))],
+            devices=[fit.device(logs, sample.devices.index(step.device))],
             efficiencies=[fit.efficiency(logs, step.precision)],
             layout=layout,
         ).mid_s[0, 0]
@@ -121,7 +121,7 @@ def test_every_coefficient_of_a_fit_changes_steps(kind: DeviceKind) -> None:
         steps = [step for family in ("conv", "conv_backward") for step in steps_of(family, kind, layout)]
         steps += [replace(step, kernels=replace(step.kernels, **endless)) for step in steps_of("norm", kind, layout)]
         sample = sample_of(steps)
-        fit = Fit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
+        fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
         before = starts(fit.coefficients)
         step_s = fit.seconds(before)
         for one in fit.coefficients:

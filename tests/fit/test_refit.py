@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fit_kind import measured_steps, template_of
+from shipped_fit import ShippedFit, coefficients_of
 
 from advisor.catalog.overlay import load_catalog
-from advisor.fit.coefficients import coefficients_of, starts
+from advisor.fit.coefficients import starts
 from advisor.fit.sample import sample_of
-from advisor.fit.solve import Fit
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.roofline import step_times
 from advisor.records.device import DeviceKind
@@ -26,7 +26,7 @@ def test_transformers_on_two_gpus_fitted_alone_are_predicted_as_with_the_shipped
         timeout_s=120.0,
     )
     sample = sample_of(steps)
-    fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=template_of("gpu"))
+    fit = ShippedFit(sample, coefficients_of(sample, kind="gpu"), template=template_of("gpu"))
     refitted_s = fit.seconds(fit.solve(chosen=np.ones(len(steps), dtype=np.bool_)))
     shipped = load_catalog().efficiencies
     shipped_s = [
@@ -56,7 +56,7 @@ def test_derivatives_by_the_chain_rule_are_those_of_finite_differences(
 ) -> None:
     sample = sample_of(measured_steps([TABLES / table], wanted=lambda one: one.model == model, timeout_s=120.0))
     coefficients = coefficients_of(sample, kind=kind)
-    fit = Fit(sample, coefficients, template=template_of(kind))
+    fit = ShippedFit(sample, coefficients, template=template_of(kind))
     prior = starts(coefficients)
     slopes = fit.slopes(prior)
     for index, coefficient in enumerate(coefficients):

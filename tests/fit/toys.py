@@ -1,10 +1,9 @@
 """Steps of a few toy operators on two devices, and a fit of their bandwidth shares."""
 
 import numpy as np
+from shipped_fit import ShippedFit, coefficients_of
 
-from advisor.fit.coefficients import coefficients_of
 from advisor.fit.sample import MeasuredStep, Sample
-from advisor.fit.solve import Fit
 from advisor.predict.lowering import lower
 from advisor.predict.roofline import step_times
 from advisor.predict.row_work import count_rows
@@ -48,6 +47,6 @@ def measured(kernels: object, one: Device, measured_s: float) -> MeasuredStep:
     )
 
 
-def fit_of(sample: Sample) -> Fit:
+def fit_of(sample: Sample) -> ShippedFit:
     coefficients = [one for one in coefficients_of(sample, kind="gpu") if one.name[0] in FREE_OF_PRIOR]
-    return Fit(sample, coefficients, template=efficiency(families={}))
+    return ShippedFit(sample, coefficients, template=efficiency(families={}))
