@@ -1,7 +1,7 @@
-"""The click commands behind `advise`: they make their flags only when they run, and list their exit codes."""
+"""The click commands behind `advise`: they list their exit codes, and read a source with its flags."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -10,9 +10,11 @@ from advisor.cli.commands import command_names
 from advisor.errors import EXIT_MEANINGS, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from click.shell_completion import CompletionItem
+
+    from advisor.question.record import Question
+    from advisor.records.options import Options
+    from advisor.workload.source_trace import SourceTrace
 
 _SCRIPT_HINT = "to run a script, add --run and put its arguments after --"
 _ALWAYS = (ExitCode.ANSWER, ExitCode.USAGE, ExitCode.INTERNAL, ExitCode.INTERRUPT)
@@ -27,34 +29,26 @@ def write_exit_codes(
 
 
 class Command(click.Command):
-    """A command that makes its flags on first use; listing the commands does not need them.
+    """A command that lists its exit codes: `exits` in addition to those of every command.
 
-    `exits` are its exit codes in addition to those of every command; `meanings` replaces their descriptions. Arguments
-    come before flags. The flags from `option_flags` reach the command's function as one record, `options`.
+    `meanings` replaces their descriptions. The flags from `option_flags` reach the command's function as one record,
+    `options`.
     """
 
     def __init__(
         self,
         *args: Any,
-        make_flags: Callable[[], list[click.Parameter]] = list,
         exits: Iterable[ExitCode] = (),
         meanings: Mapping[ExitCode, str] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(*args, **settings)
-        self._make_flags: Callable[[], list[click.Parameter]] | None = make_flags
         self._exits = (*_ALWAYS, *exits)
         self._meanings = {**EXIT_MEANINGS, **(meanings or {})}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes at the end of the help."""
         write_exit_codes(formatter, self._exits, meanings=self._meanings)
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the arguments and flags of the command, including `--help`."""
-        if self._make_flags is not None:
-            self.params, self._make_flags = [*self.params, *self._make_flags()], None
-        return super().get_params(ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command's function."""
@@ -74,24 +68,36 @@ class Command(click.Command):
             ctx.params["options"] = Options(**gathered)
 
 
+class Asked(NamedTuple):
+    """SOURCE, what is given with it, and its trace where that has started."""
+
+    source: str
+    run: bool
+    script_args: tuple[str, ...]
+    options: "Options"
+    trace: "SourceTrace | None" = None
+
+    def question(self, **how: Any) -> "Question":
+        """Trace the source and collect what its answer needs; `how` is as `question_from_source` takes it."""
+        from advisor.question.from_source import question_from_source
+
+        return question_from_source(
+            self.source, self.options, run=self.run, script_args=self.script_args, trace=self.trace, **how
+        )
+
+
 class SourceCommand(Command):
     """A command that reads a model; SOURCE, `-- ARGS` and `--run` come before its own flags.
 
-    With `traces_early`, the command's function takes the result of `early_trace` as `trace`.
+    They and the options reach the command's function as `asked`. With `traces_early` the trace starts at once.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        make_flags: Callable[[], list[click.Parameter]],
-        traces_early: bool = False,
-        **settings: Any,
-    ) -> None:
-        super().__init__(*args, make_flags=lambda: [*_source_parameters(), *make_flags()], **settings)
+    def __init__(self, *args: Any, params: list[click.Parameter], traces_early: bool = False, **settings: Any) -> None:
+        super().__init__(*args, params=[*_source_parameters(), *params], **settings)
         self._traces_early = traces_early
 
     def gather_options(self, ctx: click.Context) -> None:
-        """Start the trace with the options; raise `UsageError` if arguments follow SOURCE without `--run`."""
+        """Gather what is asked, and start the trace; raise `UsageError` if arguments follow SOURCE without `--run`."""
         source, following = ctx.params["source"], ctx.params["script_args"]
         if following and not ctx.params["run"]:
             from difflib import get_close_matches
@@ -101,31 +107,26 @@ class SourceCommand(Command):
             problem = f"{following[0]!r} follows the source {source!r}, but only one source is allowed"
             raise UsageError(problem, hint=hint)
         super().gather_options(ctx)
+        asked = Asked(**{name: ctx.params.pop(name) for name in ("source", "run", "script_args", "options")})
         if self._traces_early:
             from advisor.question.early_trace import early_trace
 
-            trace = early_trace(source, ctx.params["options"], run=ctx.params["run"], script_args=following)
+            trace = early_trace(source, asked.options, run=asked.run, script_args=following)
             if trace is not None:
                 ctx.call_on_close(trace.close)
-            ctx.params["trace"] = trace
+            asked = asked._replace(trace=trace)
+        ctx.params["asked"] = asked
 
 
-def _source_parameters() -> list[click.Parameter]:
-    return [
-        click.Argument(["source"], shell_complete=lambda *_: _files()),
-        click.Argument(["script_args"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]"),
-        click.Option(["--run"], is_flag=True, help="run SOURCE as a script, with ARGS, until its first step"),
-    ]
-
-
-def _files() -> "list[CompletionItem]":
+def _files(*_: Any) -> "list[CompletionItem]":
     from click.shell_completion import CompletionItem
 
     return [CompletionItem("", type="file")]
 
 
-def path_of(text: str) -> "Path":
-    """Return a file argument as a path; pathlib is imported only when such an argument is read."""
-    from pathlib import Path
-
-    return Path(text)
+def _source_parameters() -> list[click.Parameter]:
+    return [
+        click.Argument(["source"], shell_complete=_files),
+        click.Argument(["script_args"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]"),
+        click.Option(["--run"], is_flag=True, help="run SOURCE as a script, with ARGS, until its first step"),
+    ]

@@ -1,54 +1,47 @@
 """Measure this machine, so that predictions for it use its own speed."""
 
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from advisor.cli.command import Command
+from advisor.cli.flags import flag, option_flags
+from advisor.cli.output import STDOUT, Output, view_of, write
 from advisor.cli.terminal import counted_progress, say
 from advisor.errors import ExitCode, UsageError
+from advisor.records.flag_values import comma_list
+from advisor.records.options import Options, PrecisionChoice
+from advisor.units import parse_count, parse_duration_s
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from advisor.records.calibration import Calibrated
-    from advisor.records.options import Options
     from advisor.records.price import Catalog
 
-
-def _flags() -> list[click.Parameter]:
-    from pathlib import Path
-    from typing import get_args
-
-    from advisor.cli.flags import flag, option_flags
-    from advisor.records.flag_values import comma_list
-    from advisor.records.options import PrecisionChoice
-    from advisor.units import parse_count, parse_duration_s
-
-    on_help = "calibrate only this device (default: every device that torch sees)"
-    budget_help = "time to spend on each device, including the start of torch"
-    fleet_help = "write SkyPilot tasks that calibrate these machines, and print the commands to run; rents nothing"
-    folder_help = "with --fleet: folder for the task files and for the calibrations copied back"
-    collect_help = "merge the calibrations copied back to DIR into profiles, for use with --profiles DIR"
-    precision_help = "calibrate only these precisions (default: fp32, auto, and tf32 if the device supports it)"
-    return [
-        flag("--on", on_help, metavar="cpu|cuda:0|mps"),
-        flag("--time-budget", budget_help, metavar="TIME", read=parse_duration_s, default="10s"),
-        flag("--threads", "CPU threads to use (default: one per core)", metavar="N", read=parse_count),
-        flag("--precision", precision_help, choices=get_args(PrecisionChoice), multiple=True),
-        click.Option(["--show"], is_flag=True, help="show the calibrations in force and measure nothing"),
-        flag("--export", "write the measured efficiencies to a profile (.yaml)", metavar="FILE", read=Path),
-        flag("--fleet", fleet_help, metavar="PROVIDER:INSTANCE,...", read=comma_list(str)),
-        flag("--folder", folder_help, metavar="DIR", read=Path, default="fleet"),
-        flag("--collect", collect_help, metavar="DIR", read=Path),
-        *option_flags(only=("profiles",)),
-    ]
+_ON_HELP = "calibrate only this device (default: every device that torch sees)"
+_BUDGET_HELP = "time to spend on each device, including the start of torch"
+_FLEET_HELP = "write SkyPilot tasks that calibrate these machines, and print the commands to run; rents nothing"
+_FOLDER_HELP = "with --fleet: folder for the task files and for the calibrations copied back"
+_COLLECT_HELP = "merge the calibrations copied back to DIR into profiles, for use with --profiles DIR"
+_PRECISION_HELP = "calibrate only these precisions (default: fp32, auto, and tf32 if the device supports it)"
 
 
 @click.command(
     "calibrate",
     cls=Command,
-    make_flags=_flags,
+    params=[
+        flag("--on", _ON_HELP, metavar="cpu|cuda:0|mps"),
+        flag("--time-budget", _BUDGET_HELP, metavar="TIME", read=parse_duration_s, default="10s"),
+        flag("--threads", "CPU threads to use (default: one per core)", metavar="N", read=parse_count),
+        flag("--precision", _PRECISION_HELP, choices=get_args(PrecisionChoice), multiple=True),
+        click.Option(["--show"], is_flag=True, help="show the calibrations in force and measure nothing"),
+        flag("--export", "write the measured efficiencies to a profile (.yaml)", metavar="FILE", read=Path),
+        flag("--fleet", _FLEET_HELP, metavar="PROVIDER:INSTANCE,...", read=comma_list(str)),
+        flag("--folder", _FOLDER_HELP, metavar="DIR", read=Path, default="fleet"),
+        flag("--collect", _COLLECT_HELP, metavar="DIR", read=Path),
+        *option_flags(only=("profiles",)),
+    ],
     exits=(ExitCode.THRESHOLD,),
     meanings={ExitCode.THRESHOLD: "a device was disturbed too much, and its calibration is not kept"},
     short_help=__doc__,
@@ -59,11 +52,11 @@ def command(
     threads: int | None,
     precision: tuple[str, ...],
     show: bool,
-    export: "Path | None",
+    export: Path | None,
     fleet: tuple[str, ...] | None,
-    folder: "Path",
-    collect: "Path | None",
-    options: "Options",
+    folder: Path,
+    collect: Path | None,
+    options: Options,
 ) -> int:
     """Time a fixed set of operators on this machine and fit what its CPU and GPUs sustain.
 
@@ -88,12 +81,9 @@ def command(
       advise calibrate --fleet aws:g6.xlarge,gcp:g2-standard-4
       advise calibrate --collect fleet
     """
-    from pathlib import Path
-
     from advisor.calibrate.in_force import calibrations_in_force, device_called, targets
     from advisor.calibrate.store import profile_text
     from advisor.catalog.overlay import load_catalog
-    from advisor.cli.output import STDOUT, Output, view_of, write
     from advisor.machine.this_machine import this_machine
     from advisor.report.devices import calibration_content
     from advisor.report.terminal import to_text
@@ -173,14 +163,11 @@ def _calibrated(on: str | None, **how: Any) -> list["Calibrated"]:
     return found
 
 
-def _write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: "Path", budget_s: float) -> None:
+def _write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, budget_s: float) -> None:
     """Write the task files and the wheel of this program to the folder, and print the commands that run them."""
-    from datetime import date
-
     from advisor.answers.launch_file import PROGRAM, fleet_commands, fleet_tasks
     from advisor.calibrate.collection import BACK
     from advisor.catalog.overlay import shipped_profiles
-    from advisor.cli.output import STDOUT, Output, write
     from advisor.launch.own_wheel import write_wheel
 
     tasks = fleet_tasks(names, catalog, folder=folder, budget_s=budget_s, today=date.today())
@@ -201,10 +188,9 @@ def _write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: "Path", 
     )
 
 
-def _write_collected(folder: "Path", catalog: "Catalog") -> None:
+def _write_collected(folder: Path, catalog: "Catalog") -> None:
     """Merge the calibrations in the folder into profiles there; report the unusable files on stderr."""
     from advisor.calibrate.collection import collect
-    from advisor.cli.output import STDOUT, view_of, write
     from advisor.report.devices import collected_content
     from advisor.report.terminal import to_text
 

@@ -1,31 +1,26 @@
 """List the CPU and GPUs of this machine."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from advisor.cli.command import Command
+from advisor.cli.flags import option_flags
+from advisor.cli.output import Output, table_or_json_flag, write_answer
 from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
-
-if TYPE_CHECKING:
-    from advisor.cli.output import Output
-    from advisor.records.options import Options
+from advisor.records.options import Options
 
 
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import table_or_json_flag
-
-    return [
+@click.command(
+    "devices",
+    cls=Command,
+    params=[
         click.Option(["--all", "with_others"], is_flag=True, help="also list every device that has a profile"),
         *option_flags(only=("profiles", "prices")),
         table_or_json_flag(),
-    ]
-
-
-@click.command("devices", cls=Command, make_flags=_flags, short_help=__doc__)
-def command(output: "Output", with_others: bool, options: "Options") -> int:
+    ],
+    short_help=__doc__,
+)
+def command(output: Output, with_others: bool, options: Options) -> int:
     """List the CPU and GPUs of this machine, with their profiles and calibrations.
 
     The list shows what this process may use, not what is installed: it follows the affinity mask, the CPU quota and
@@ -39,7 +34,6 @@ def command(output: "Output", with_others: bool, options: "Options") -> int:
       advise devices -o json
     """
     from advisor.answers.checkup import take_inventory
-    from advisor.cli.output import write_answer
     from advisor.question.from_source import catalog_of
     from advisor.report.devices import inventory_content
 

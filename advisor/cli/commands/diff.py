@@ -1,44 +1,40 @@
 """Show how a change affects FLOP, memory, time and cost."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.command import Command, path_of
+from advisor.cli.command import Command
+from advisor.cli.flags import flag, option_flags
+from advisor.cli.output import Output, output_flag, write, write_answer
 from advisor.errors import ExitCode, UsageError
+from advisor.records.options import Options
+from advisor.units import parse_ratio
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.cli.output import Output
     from advisor.records.change import Comparison
-    from advisor.records.options import Options
-
 
 COMPARISON_SUFFIXES = {"table": ".txt", "json": ".json", "markdown": ".md"}
+_OUTPUT_HELP = "table, json, or markdown for a pull request, to stdout; or a file (.txt .json .md)"
 
 
 def threshold_flag() -> click.Option:
     """Return the flag `--fail-if-cost-rises`."""
-    from advisor.cli.flags import flag
-    from advisor.units import parse_ratio
-
     help_text = "exit 3 if the cheapest cost rises by more than PERCENT, such as 10%"
     return flag("--fail-if-cost-rises", help_text, metavar="PERCENT", read=parse_ratio)
 
 
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag
-
-    help_text = "table, json, or markdown for a pull request, to stdout; or a file (.txt .json .md)"
-    return [threshold_flag(), *option_flags(only=("top",)), output_flag(COMPARISON_SUFFIXES, help_text=help_text)]
-
-
-@click.command("diff", cls=Command, make_flags=_flags, exits=(ExitCode.THRESHOLD, ExitCode.LOAD), short_help=__doc__)
-@click.argument("base", type=path_of)
-@click.argument("new", type=path_of)
-def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, output: "Output", options: "Options") -> int:
+@click.command(
+    "diff",
+    cls=Command,
+    params=[threshold_flag(), *option_flags(only=("top",)), output_flag(COMPARISON_SUFFIXES, help_text=_OUTPUT_HELP)],
+    exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
+    short_help=__doc__,
+)
+@click.argument("base", type=Path)
+@click.argument("new", type=Path)
+def command(base: Path, new: Path, fail_if_cost_rises: float | None, output: Output, options: Options) -> int:
     """Show how a change affects the FLOP, bytes, memory, parameters and time of a step, and the cost of the job.
 
     BASE and NEW are two answers, written by "advise SOURCE -o FILE.json" before and after the change, or two workloads,
@@ -64,11 +60,10 @@ def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, output:
 
 
 def write_comparison(
-    comparison: "Comparison", output: "Output", *, top: int, fail_if_cost_rises: float | None
+    comparison: "Comparison", output: Output, *, top: int, fail_if_cost_rises: float | None
 ) -> ExitCode:
     """Write the comparison; return `ExitCode.THRESHOLD` if the cost has risen by more than the threshold."""
     from advisor.answers.comparison import cost_rise_ratio
-    from advisor.cli.output import write, write_answer
     from advisor.report.as_markdown import to_markdown
     from advisor.report.comparison import comparison_content
 

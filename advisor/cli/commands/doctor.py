@@ -1,34 +1,24 @@
 """Check that everything works on this machine."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from advisor.cli.command import Command
+from advisor.cli.flags import option_flags
+from advisor.cli.output import Output, table_or_json_flag, write_answer
 from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
-
-if TYPE_CHECKING:
-    from advisor.cli.output import Output
-    from advisor.records.options import Options
-
-
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import table_or_json_flag
-
-    return [*option_flags(only=("timeout", "profiles", "prices")), table_or_json_flag()]
+from advisor.records.options import Options
 
 
 @click.command(
     "doctor",
     cls=Command,
-    make_flags=_flags,
+    params=[*option_flags(only=("timeout", "profiles", "prices")), table_or_json_flag()],
     exits=(ExitCode.NOTHING_FITS,),
     meanings={ExitCode.NOTHING_FITS: "the main job cannot run"},
     short_help=__doc__,
 )
-def command(output: "Output", options: "Options") -> int:
+def command(output: Output, options: Options) -> int:
     """Run the whole program once with a tiny model, and say what is missing and how to fix it.
 
     The command checks the profiles, the cache folder, torch in a child process, a trace, a ranking, the devices of this
@@ -40,7 +30,6 @@ def command(output: "Output", options: "Options") -> int:
       advise doctor --profiles mine -o json
     """
     from advisor.answers.checkup import examine
-    from advisor.cli.output import write_answer
     from advisor.report.as_json import to_json
     from advisor.report.devices import checkup_content
 

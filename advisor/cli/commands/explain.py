@@ -1,48 +1,31 @@
 """Explain why a step takes as long as it does."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import click
 
-from advisor.cli.command import SourceCommand
+from advisor.cli.command import Asked, SourceCommand
+from advisor.cli.flags import flag, option_flags
+from advisor.cli.output import Output, table_or_json_flag, write_answer
 from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
-if TYPE_CHECKING:
-    from advisor.cli.output import Output
-    from advisor.records.options import Options
-    from advisor.workload.source_trace import SourceTrace
-
-
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import flag, option_flags
-    from advisor.cli.output import table_or_json_flag
-
-    on_help = "offer or device to explain; repeat to compare several (default: the best offer)"
-    return [
-        flag("--on", on_help, metavar="NAME", multiple=True),
-        *option_flags(without=("measure",)),
-        table_or_json_flag("json with every group"),
-    ]
+_ON_HELP = "offer or device to explain; repeat to compare several (default: the best offer)"
 
 
 @click.command(
     "explain",
     cls=SourceCommand,
-    make_flags=_flags,
+    params=[
+        flag("--on", _ON_HELP, metavar="NAME", multiple=True),
+        *option_flags(without=("measure",)),
+        table_or_json_flag("json with every group"),
+    ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
     traces_early=True,
     short_help=__doc__,
 )
-def command(
-    source: str,
-    script_args: tuple[str, ...],
-    run: bool,
-    output: "Output",
-    on: tuple[str, ...],
-    options: "Options",
-    trace: "SourceTrace | None",
-) -> int:
+def command(asked: Asked, output: Output, on: tuple[str, ...]) -> int:
     """Explain the predicted time of a step: where it goes, by operator family and by module.
 
     "advise rank --help" lists the forms of SOURCE. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process
@@ -61,15 +44,10 @@ def command(
       advise explain model.py --on c7a.xlarge --on g6.xlarge
       advise explain model.py --on l4 -o explanation.json
     """
-    from functools import partial
-
     from advisor.answers.explanation import explain
-    from advisor.cli.output import write_answer
-    from advisor.question.from_source import question_from_source
     from advisor.report.explanation import explanation_content
 
-    with progress(f"reading {source}"):
-        question = question_from_source(source, options, run=run, script_args=script_args, on=on, trace=trace)
-        explanation = explain(question, on=on)
-    write_answer(explanation, output, partial(explanation_content, top=options.top))
+    with progress(f"reading {asked.source}"):
+        explanation = explain(asked.question(on=on), on=on)
+    write_answer(explanation, output, partial(explanation_content, top=asked.options.top))
     return ExitCode.ANSWER

@@ -1,42 +1,37 @@
 """Fit two ratios of a device to steps measured on it."""
 
-from typing import TYPE_CHECKING
+from datetime import date
+from pathlib import Path
 
 import click
 
 from advisor.cli.command import Command
+from advisor.cli.flags import flag, measurements_flag, option_flags
+from advisor.cli.output import STDOUT, Output, parse_output, view_of, write
 from advisor.cli.terminal import counted_progress
 from advisor.errors import ExitCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.cli.output import Output
-    from advisor.records.options import Options
-
-_FORMATS = {"yaml": ".yaml"}
+from advisor.records.options import Options
 
 
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import flag, measurements_flag, option_flags
-    from advisor.cli.output import parse_output
-
-    return [
+@click.command(
+    "fit-device",
+    cls=Command,
+    params=[
         measurements_flag(),
         flag("--device", "id, name or alias of the device", metavar="NAME", required=True),
         *option_flags(only=("profiles", "timeout", "top")),
         click.Option(
             ["-o", "--output"],
-            type=lambda text: parse_output(text, _FORMATS),
+            type=lambda text: parse_output(text, {"yaml": ".yaml"}),
             default="yaml",
             metavar="FILE",
             help="write the device's profile to FILE (.yaml) (default: stdout)",
         ),
-    ]
-
-
-@click.command("fit-device", cls=Command, make_flags=_flags, exits=(ExitCode.LOAD,), short_help=__doc__)
-def command(measurements: "tuple[Path, ...]", device: str, output: "Output", options: "Options") -> int:
+    ],
+    exits=(ExitCode.LOAD,),
+    short_help=__doc__,
+)
+def command(measurements: tuple[Path, ...], device: str, output: Output, options: Options) -> int:
     """Fit how fast the compute and the memory of a device really are, relative to the prediction from its datasheet.
 
     Two ratios, sustained_compute_ratio and sustained_memory_ratio, are fitted to the measurements of the device and
@@ -55,11 +50,8 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", opt
         -o own/devices/gpu/t4.yaml
       advise validate --measurements mine.csv --profiles own
     """
-    from datetime import date
-
     from advisor.answers.device_fit import fit_device
     from advisor.catalog.yaml_text import device_yaml
-    from advisor.cli.output import STDOUT, view_of, write
     from advisor.report.devices import own_fit_content, own_fit_sentences
     from advisor.report.terminal import to_text
 

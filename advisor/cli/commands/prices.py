@@ -1,48 +1,39 @@
 """List, check, change and refresh prices."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.command import Command, path_of
-from advisor.cli.terminal import progress, say
-from advisor.errors import ExitCode, UsageError
+from advisor.cli.command import Command
+from advisor.cli.flags import option_flags
+from advisor.cli.output import STDOUT, Output, table_or_json_flag, view_of, write, write_answer
+from advisor.cli.terminal import progress, say, write_stdout
+from advisor.errors import ExitCode, NetworkError, NothingFitsError, UsageError
+from advisor.records.options import Options, provider_id
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.cli.output import Output
-    from advisor.records.options import Options
-    from advisor.records.price import Catalog, PricedOffer
+    from advisor.records.price import Catalog, PriceChange, PricedOffer
     from advisor.report.content import Block
 
-_OVERLAY_FLAGS = ("prices", "profiles", "currency")
 
-
-def _flags(*names: str) -> Callable[[], list[click.Parameter]]:
-    def make() -> list[click.Parameter]:
-        from advisor.cli.flags import option_flags
-        from advisor.cli.output import table_or_json_flag
-
-        return [*option_flags(only=(*names, *_OVERLAY_FLAGS)), table_or_json_flag("json with every row")]
-
-    return make
+def _flags(*names: str) -> list[click.Parameter]:
+    only = (*names, "prices", "profiles", "currency")
+    return [*option_flags(only=only), table_or_json_flag("json with every row")]
 
 
 def _write_prices(
     rows: "tuple[PricedOffer, ...]",
     catalog: "Catalog",
     content: "Callable[..., Iterable[Block]]",
-    options: "Options",
-    output: "Output",
+    options: Options,
+    output: Output,
 ) -> int:
     """Write the prices, with warnings about those in the catalog that are not credible."""
-    from functools import partial
-
     from advisor.catalog.find import exchange_rate_of, overlay_notes
-    from advisor.cli.output import write_answer
-    from advisor.errors import NothingFitsError
     from advisor.report.prices import render_prices_json
 
     rate = exchange_rate_of(catalog, options.currency)
@@ -55,8 +46,6 @@ def _write_prices(
 
 
 def _warn(catalog: "Catalog") -> None:
-    from datetime import date
-
     from advisor.catalog.invariants import catalog_warnings
 
     for warning in catalog_warnings(catalog, today=date.today()):
@@ -83,11 +72,11 @@ def command() -> None:
 @command.command(
     "list",
     cls=Command,
-    make_flags=_flags("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top"),
+    params=_flags("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top"),
     exits=(ExitCode.NOTHING_FITS,),
     short_help="List the prices in force, cheapest first.",
 )
-def list_command(output: "Output", options: "Options") -> int:
+def list_command(output: Output, options: Options) -> int:
     """List the prices in force, cheapest first, each with its date and any reason to doubt it.
 
     \b
@@ -96,9 +85,6 @@ def list_command(output: "Output", options: "Options") -> int:
       advise prices list --provider aws --price spot --top 50
       advise prices list --currency EUR -o prices.json
     """
-    from datetime import date
-    from functools import partial
-
     from advisor.answers.price_list import list_prices
     from advisor.question.from_source import catalog_of
     from advisor.report.prices import price_list_content
@@ -109,10 +95,10 @@ def list_command(output: "Output", options: "Options") -> int:
 
 
 @command.command(
-    "show", cls=Command, make_flags=_flags("max_price_age"), short_help="Show every price of an instance type."
+    "show", cls=Command, params=_flags("max_price_age"), short_help="Show every price of an instance type."
 )
 @click.argument("name")
-def show_command(name: str, output: "Output", options: "Options") -> int:
+def show_command(name: str, output: Output, options: Options) -> int:
     """Show every price of an instance type, in every region, with its date and source.
 
     NAME is a type (g5.xlarge, "RTX 4090 24GB PCIe") or the id of an offer (aws/us-east-1/g5.xlarge).
@@ -122,8 +108,6 @@ def show_command(name: str, output: "Output", options: "Options") -> int:
       advise prices show g5.xlarge
       advise prices show aws/us-east-1/g5.xlarge -o json
     """
-    from datetime import date
-
     from advisor.answers.price_list import show_prices
     from advisor.question.from_source import catalog_of
     from advisor.report.prices import instance_prices_content
@@ -134,8 +118,8 @@ def show_command(name: str, output: "Output", options: "Options") -> int:
 
 
 @command.command("validate", cls=Command, short_help="Check files of prices, terms or devices.")
-@click.argument("files", nargs=-1, required=True, type=path_of, metavar="FILE...")
-def validate_command(files: "tuple[Path, ...]") -> int:
+@click.argument("files", nargs=-1, required=True, type=Path, metavar="FILE...")
+def validate_command(files: tuple[Path, ...]) -> int:
     """Check files of prices, terms, devices or efficiencies; each mistake is reported with its file, line and key.
 
     Values that are implausible compared with the built-in ones cause a warning, here and in every answer.
@@ -145,10 +129,7 @@ def validate_command(files: "tuple[Path, ...]") -> int:
       advise prices validate advisor.yaml
       advise prices validate own/prices/*.yaml own/devices/gpu/*.yaml
     """
-    from datetime import date
-
     from advisor.answers.price_list import validate_file
-    from advisor.cli.terminal import write_stdout
 
     for file in files:
         sentence, warnings = validate_file(file, today=date.today())
@@ -159,8 +140,8 @@ def validate_command(files: "tuple[Path, ...]") -> int:
 
 
 @command.command("init", cls=Command, short_help="Print a commented starter overlay.")
-@click.option("-o", "--output", "file", type=path_of, metavar="FILE", help="write to FILE, which must not exist yet")
-def init_command(file: "Path | None") -> int:
+@click.option("-o", "--output", "file", type=Path, metavar="FILE", help="write to FILE, which must not exist yet")
+def init_command(file: Path | None) -> int:
     """Print an overlay to edit; every entry is commented out: own prices, discounts, exclusions, owned hardware.
 
     \b
@@ -169,7 +150,6 @@ def init_command(file: "Path | None") -> int:
       advise prices init -o advisor.yaml
     """
     from advisor.catalog.overlay import starter_overlay
-    from advisor.cli.output import Output, write
 
     if file is not None and file.exists():
         raise UsageError(f"-o {file}: this file already exists", hint="choose another name, or remove the file first")
@@ -178,9 +158,9 @@ def init_command(file: "Path | None") -> int:
 
 
 @command.command(
-    "diff", cls=Command, make_flags=_flags("top"), short_help="Show which built-in prices your overlays change."
+    "diff", cls=Command, params=_flags("top"), short_help="Show which built-in prices your overlays change."
 )
-def diff_command(output: "Output", options: "Options") -> int:
+def diff_command(output: Output, options: Options) -> int:
     """Show which built-in prices your overlays change and which offers they exclude.
 
     \b
@@ -188,11 +168,8 @@ def diff_command(output: "Output", options: "Options") -> int:
       advise prices diff
       advise prices diff --prices negotiated.yaml --top 100
     """
-    from functools import partial
-
     from advisor.answers.price_list import changes_of_ours
     from advisor.catalog.find import exchange_rate_of
-    from advisor.cli.output import write_answer
     from advisor.question.from_source import catalog_of
     from advisor.report.prices import price_changes_content, render_changes_json
 
@@ -213,11 +190,11 @@ def diff_command(output: "Output", options: "Options") -> int:
     "-o",
     "--output",
     "file",
-    type=path_of,
+    type=Path,
     metavar="FILE",
     help="price file to refresh (default: profiles/prices/PROVIDER.yaml in your config folder)",
 )
-def refresh_command(provider: str | None, dry_run: bool, top: int, file: "Path | None") -> int:
+def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | None) -> int:
     """Fetch PROVIDER's current prices from its own price list: aws, azure, gcp, lambda, runpod or vast-ai.
 
     Without PROVIDER, all of these are refreshed, one that fails is named, and the pages of the other providers are
@@ -238,40 +215,21 @@ def refresh_command(provider: str | None, dry_run: bool, top: int, file: "Path |
       advise prices refresh azure --dry-run
       advise prices refresh aws
     """
-    from datetime import date
+    from advisor.answers.price_refresh import refresh_all, refresh_prices
 
-    from advisor.answers.price_refresh import refresh_prices
-    from advisor.cli.output import STDOUT, view_of, write
-    from advisor.records.options import provider_id
-    from advisor.report.prices import price_changes_content
-    from advisor.report.terminal import to_text
-
-    if provider is None:
-        if file is not None:
-            raise UsageError("-o names the file of one provider", hint="name the PROVIDER, or leave -o out")
-        return _refresh_all(dry_run=dry_run, top=top)
-    with progress(f"fetching the prices of {provider}"):
-        refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
-    write(to_text(price_changes_content(refreshed.changes, rate=None, top=top), view_of(STDOUT)), STDOUT)
-    for problem in refreshed.problems:
-        say(f"note: {problem}")
-    say("nothing was written" if dry_run else f"wrote {refreshed.file}")
-    return ExitCode.ANSWER
-
-
-def _refresh_all(*, dry_run: bool, top: int) -> int:
-    from datetime import date
-
-    from advisor.answers.price_refresh import refresh_all
-    from advisor.cli.output import STDOUT, view_of, write
-    from advisor.errors import NetworkError
-    from advisor.report.prices import price_changes_content
-    from advisor.report.terminal import to_text
-
+    if provider is not None:
+        with progress(f"fetching the prices of {provider}"):
+            refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
+        _write_changes(refreshed.changes, top=top)
+        for problem in refreshed.problems:
+            say(f"note: {problem}")
+        say("nothing was written" if dry_run else f"wrote {refreshed.file}")
+        return ExitCode.ANSWER
+    if file is not None:
+        raise UsageError("-o names the file of one provider", hint="name the PROVIDER, or leave -o out")
     with progress("fetching the prices of all providers"):
         found = refresh_all(today=date.today(), is_dry_run=dry_run)
-    changes = [change for refreshed in found.done.values() for change in refreshed.changes]
-    write(to_text(price_changes_content(changes, rate=None, top=top), view_of(STDOUT)), STDOUT)
+    _write_changes([change for refreshed in found.done.values() for change in refreshed.changes], top=top)
     for provider, refreshed in found.done.items():
         for problem in refreshed.problems:
             say(f"note: {provider}: {problem}")
@@ -283,3 +241,10 @@ def _refresh_all(*, dry_run: bool, top: int) -> int:
         say(f"  {provider} {page}")
     has_failed = any(isinstance(error, NetworkError) for error in found.failed.values())
     return ExitCode.NETWORK if has_failed else ExitCode.ANSWER
+
+
+def _write_changes(changes: "Sequence[PriceChange]", *, top: int) -> None:
+    from advisor.report.prices import price_changes_content
+    from advisor.report.terminal import to_text
+
+    write(to_text(price_changes_content(changes, rate=None, top=top), view_of(STDOUT)), STDOUT)

@@ -1,50 +1,42 @@
 """Count the FLOP, bytes and memory of one step."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.command import SourceCommand
+from advisor.cli.command import Asked, SourceCommand
+from advisor.cli.flags import flag, option_flags
+from advisor.cli.output import Output, table_or_json_flag, write_answer
 from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
+from advisor.records.answer import Group, GroupBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.cli.output import Output
     from advisor.question.from_source import Profile
-    from advisor.records.answer import Group, GroupBy
-    from advisor.records.options import Options
     from advisor.report.content import Block
 
 _OPTION_FLAGS = (
     "mode", "batch", "prompt_tokens", "output_tokens", "input", "attention", "top", "strict", "timeout",
 )  # fmt: skip
+_SECOND_HELP = "also count with fvcore on the real model, and show where the two counts differ"
 
 
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import flag, option_flags
-    from advisor.cli.output import table_or_json_flag
-
-    second_help = "also count with fvcore on the real model, and show where the two counts differ"
-    return [
+@click.command(
+    "profile",
+    cls=SourceCommand,
+    params=[
         *option_flags(only=_OPTION_FLAGS),
         flag("--by", "what each row of the table stands for", choices=("module", "family", "phase"), default="module"),
-        click.Option(["--second-count"], is_flag=True, help=second_help),
+        click.Option(["--second-count"], is_flag=True, help=_SECOND_HELP),
         table_or_json_flag("json for the whole workload"),
-    ]
-
-
-@click.command("profile", cls=SourceCommand, make_flags=_flags, exits=(ExitCode.LOAD,), short_help=__doc__)
-def command(
-    source: str,
-    script_args: tuple[str, ...],
-    run: bool,
-    output: "Output",
-    by: "GroupBy",
-    second_count: bool,
-    options: "Options",
-) -> int:
+    ],
+    exits=(ExitCode.LOAD,),
+    short_help=__doc__,
+)
+def command(asked: Asked, output: Output, by: GroupBy, second_count: bool) -> int:
     """Count what one step of a model does: FLOP, bytes read and written, peak memory.
 
     "advise rank --help" lists the forms of SOURCE. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process
@@ -60,18 +52,16 @@ def command(
       advise profile hf:./llama -o workload.json && advise workload.json
       advise profile model.py --second-count
     """
-    from functools import partial
-
-    from advisor.cli.output import write_answer
     from advisor.question.from_source import profile_source
 
+    source, run, script_args, options, _ = asked
     with progress(f"reading {source}"):
         profile = profile_source(source, options, run=run, script_args=script_args, second_count=second_count)
     write_answer(profile, output, partial(_content, by=by, top=options.top), as_json=_json)
     return ExitCode.ANSWER
 
 
-def _content(profile: "Profile", /, *, by: "GroupBy", top: int) -> "Iterator[Block]":
+def _content(profile: "Profile", /, *, by: GroupBy, top: int) -> "Iterator[Block]":
     from advisor.report.profile import profile_content, second_count_content
 
     yield from profile_content(profile.summary, profile.groups(by), by=by, top=top)
@@ -79,7 +69,7 @@ def _content(profile: "Profile", /, *, by: "GroupBy", top: int) -> "Iterator[Blo
         yield from second_count_content(profile.second_count, _forward_families(profile))
 
 
-def _forward_families(profile: "Profile") -> "tuple[Group, ...]":
+def _forward_families(profile: "Profile") -> tuple[Group, ...]:
     """Return our count of what fvcore counts: only the forward pass, at the batch size that fvcore used."""
     from dataclasses import replace
 

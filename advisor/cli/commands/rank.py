@@ -1,81 +1,67 @@
 """Rank instances by the cost of the job (the default command)."""
 
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
-from advisor.cli.command import SourceCommand
+from advisor.cli.command import Asked, SourceCommand
+from advisor.cli.commands.diff import COMPARISON_SUFFIXES, threshold_flag, write_comparison
+from advisor.cli.flags import flag, option_flags
+from advisor.cli.output import PAGE_SUFFIXES, STDOUT, Output, output_flag, view_of, write
 from advisor.cli.terminal import progress, say
 from advisor.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.cli.output import Output
-    from advisor.records.options import Options
-    from advisor.workload.source_trace import SourceTrace
-
+from advisor.launch.engines import engine_names
+from advisor.report.formats import format_module, format_suffixes
+from advisor.units import parse_count
 
 _TASK_SUFFIXES = {"yaml": ".yaml", "yml": ".yml"}
-
-
-def _flags() -> list[click.Parameter]:
-    from pathlib import Path
-
-    from advisor.cli.commands.diff import threshold_flag
-    from advisor.cli.flags import flag, option_flags
-    from advisor.cli.output import PAGE_SUFFIXES, output_flag
-    from advisor.launch.engines import engine_names
-    from advisor.report.formats import format_suffixes
-    from advisor.units import parse_count
-
-    emit_help = (
-        "write a task file, or with --requests-per-day or -per-second a service's, that runs SOURCE on the best "
-        "instance, to stdout or to -o FILE (.yaml .yml)"
-    )
-    port_help = "with --emit: the port on which a service's script listens"
-    idle_help = "with --emit: stop the machine after N idle minutes"
-    compare_help = "show what changed since the answer in FILE (from `advise -o FILE.json`), as table, json or markdown"
-    output_help = (
-        "print this format to stdout, or write FILE in the format of its suffix (.txt .json .csv .md .html); json, csv "
-        "and html contain every row"
-    )
-    return [
-        *option_flags(),
-        flag("--emit", emit_help, choices=engine_names()),
-        flag("--idle-minutes", idle_help, metavar="N", read=parse_count, default=10),
-        flag("--port", port_help, metavar="N", read=parse_count, default=8000),
-        flag("--compare-to", compare_help, metavar="FILE", read=Path),
-        threshold_flag(),
-        click.Option(
-            ["--details"], is_flag=True, help="print every assumption, note and reason; files have them anyway"
-        ),
-        output_flag({**format_suffixes(), **PAGE_SUFFIXES, **_TASK_SUFFIXES}, help_text=output_help),
-    ]
+_EMIT_HELP = (
+    "write a task file, or with --requests-per-day or -per-second a service's, that runs SOURCE on the best "
+    "instance, to stdout or to -o FILE (.yaml .yml)"
+)
+_COMPARE_HELP = "show what changed since the answer in FILE (from `advise -o FILE.json`), as table, json or markdown"
+_OUTPUT_HELP = (
+    "print this format to stdout, or write FILE in the format of its suffix (.txt .json .csv .md .html); json, csv "
+    "and html contain every row"
+)
+_PORT_HELP = "with --emit: the port on which a service's script listens"
 
 
 @click.command(
     "rank",
     cls=SourceCommand,
-    make_flags=_flags,
+    params=[
+        *option_flags(),
+        flag("--emit", _EMIT_HELP, choices=engine_names()),
+        flag(
+            "--idle-minutes",
+            "with --emit: stop the machine after N idle minutes",
+            metavar="N",
+            read=parse_count,
+            default=10,
+        ),
+        flag("--port", _PORT_HELP, metavar="N", read=parse_count, default=8000),
+        flag("--compare-to", _COMPARE_HELP, metavar="FILE", read=Path),
+        threshold_flag(),
+        click.Option(
+            ["--details"], is_flag=True, help="print every assumption, note and reason; files have them anyway"
+        ),
+        output_flag({**format_suffixes(), **PAGE_SUFFIXES, **_TASK_SUFFIXES}, help_text=_OUTPUT_HELP),
+    ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.THRESHOLD, ExitCode.LOAD),
     traces_early=True,
     short_help=__doc__,
 )
 def command(
-    source: str,
-    script_args: tuple[str, ...],
-    run: bool,
-    output: "Output",
+    asked: Asked,
+    output: Output,
     emit: str | None,
     idle_minutes: int,
     port: int,
-    compare_to: "Path | None",
+    compare_to: Path | None,
     fail_if_cost_rises: float | None,
     details: bool,
-    options: "Options",
-    trace: "SourceTrace | None",
 ) -> int:
     """Rank CPU and GPU instances by what the job costs on them, and say why.
 
@@ -114,23 +100,13 @@ def command(
     from advisor.answers.comparison import compare_answers, read_base
     from advisor.answers.ranking import rank
     from advisor.calibrate.first_use import calibrations_on_first_use
-    from advisor.cli.commands.diff import write_comparison
-    from advisor.cli.output import PAGE_SUFFIXES, view_of, write
-    from advisor.question.from_source import question_from_source
-    from advisor.report.formats import format_module
 
+    source, options = asked.source, asked.options
     _check_compared(compare_to=compare_to, fail_if_cost_rises=fail_if_cost_rises, emit=emit, output=output)
     _check_task(source, emit=emit, output=output)
     base = None if compare_to is None else read_base(compare_to)  # before anything is traced
     with progress(f"reading {source}"):
-        question = question_from_source(
-            source,
-            options,
-            run=run,
-            script_args=script_args,
-            trace=trace,
-            read_calibrations=calibrations_on_first_use,
-        )
+        question = asked.question(read_calibrations=calibrations_on_first_use)
         if output.format in PAGE_SUFFIXES:
             from advisor.answers.full_report import report
             from advisor.report.html import render_report
@@ -148,7 +124,7 @@ def command(
             recommendation,
             engine=emit,
             source=source,
-            script_args=script_args,
+            script_args=asked.script_args,
             idle_minutes=idle_minutes,
             port=port,
             captured=question.workload.script,
@@ -171,11 +147,9 @@ def command(
 
 
 def _check_compared(
-    *, compare_to: "Path | None", fail_if_cost_rises: float | None, emit: str | None, output: "Output"
+    *, compare_to: Path | None, fail_if_cost_rises: float | None, emit: str | None, output: Output
 ) -> None:
     """Raise `UsageError` for flags that cannot be combined, before any work is done."""
-    from advisor.cli.commands.diff import COMPARISON_SUFFIXES
-
     if compare_to is None:
         if fail_if_cost_rises is not None:
             raise UsageError("--fail-if-cost-rises needs an answer to compare with", hint="add --compare-to BASE.json")
@@ -186,12 +160,11 @@ def _check_compared(
         raise UsageError(f"-o {output.format}: a comparison has no such format", hint=f"formats: {listed}")
 
 
-def _check_task(source: str, *, emit: str | None, output: "Output") -> None:
+def _check_task(source: str, *, emit: str | None, output: Output) -> None:
     """Raise `UsageError` if `--emit`, `-o` and the source cannot be combined, before any work is done."""
     is_task_file = output.format in _TASK_SUFFIXES
     if emit is not None:
         from advisor.answers.launch_file import check_launchable
-        from advisor.cli.output import STDOUT
 
         if not is_task_file and output != STDOUT:
             raise UsageError(f"-o {output.path or output.format}: a task file is YAML", hint="write -o task.yaml")

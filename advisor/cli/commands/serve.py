@@ -1,52 +1,43 @@
 """Answer over HTTP."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from advisor.cli.command import Command
+from advisor.cli.flags import flag, option_flags
 from advisor.errors import ExitCode, UsageError
+from advisor.records.options import Options
+from advisor.units import parse_duration_s
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_FILE_HELP = "file with the bearer token that clients must send; required unless --host is this machine only"
+_HOST_HELP = "another host name that clients may use in the URL of the service"
+_PORT_HELP = "port to listen on; 0 picks a free one"
+_WORKER_HELP = "number of worker processes (default: one per core)"
 
-    from advisor.records.options import Options
 
-
-def _flags() -> list[click.Parameter]:
-    from pathlib import Path
-
-    from advisor.cli.flags import flag, option_flags
-    from advisor.units import parse_duration_s
-
-    file_help = "file with the bearer token that clients must send; required unless --host is this machine only"
-    port_help = "port to listen on; 0 picks a free one"
-    worker_help = "number of worker processes (default: one per core)"
-    return [
+@click.command(
+    "serve",
+    cls=Command,
+    params=[
         flag("--host", "address to listen on", metavar="ADDRESS", default="127.0.0.1"),
-        click.Option(["--port"], type=click.IntRange(0, 65535), default=8000, show_default=True, help=port_help),
-        flag("--token-file", file_help, metavar="FILE", read=Path),
-        flag(
-            "--allow-host",
-            "another host name that clients may use in the URL of the service",
-            metavar="NAME",
-            multiple=True,
-        ),
-        click.Option(["--workers"], type=click.IntRange(1, 256), metavar="N", help=worker_help),
+        click.Option(["--port"], type=click.IntRange(0, 65535), default=8000, show_default=True, help=_PORT_HELP),
+        flag("--token-file", _FILE_HELP, metavar="FILE", read=Path),
+        flag("--allow-host", _HOST_HELP, metavar="NAME", multiple=True),
+        click.Option(["--workers"], type=click.IntRange(1, 256), metavar="N", help=_WORKER_HELP),
         flag("--time-limit", "timeout for one answer", metavar="TIME", read=parse_duration_s, default="10"),
         *option_flags(only=("profiles", "prices")),
-    ]
-
-
-@click.command("serve", cls=Command, make_flags=_flags, short_help=__doc__)
+    ],
+    short_help=__doc__,
+)
 def command(
     host: str,
     port: int,
-    token_file: "Path | None",
+    token_file: Path | None,
     allow_host: tuple[str, ...],
     workers: int | None,
     time_limit: float,
-    options: "Options",
+    options: Options,
 ) -> int:
     """Serve the commands over HTTP, for clients without torch: POST a workload, get JSON.
 
@@ -63,8 +54,6 @@ def command(
       curl -d "{\\"workload\\": $(cat workload.json)}" \\
         -H "Content-Type: application/json" http://127.0.0.1:8000/v1/recommend
     """
-    from pathlib import Path
-
     from advisor.serve.log import configure_log
     from advisor.serve.settings import checked_settings
 

@@ -1,36 +1,23 @@
 """Compare predictions with measured step times."""
 
 import math
-from typing import TYPE_CHECKING
+from datetime import date
+from functools import partial
+from pathlib import Path
 
 import click
 
 from advisor.cli.command import Command
+from advisor.cli.flags import flag, measurements_flag, option_flags
+from advisor.cli.output import PAGE_SUFFIXES, TABLE_OR_JSON, Output, output_flag, write, write_answer
 from advisor.cli.terminal import counted_progress
 from advisor.errors import ExitCode, UsageError
+from advisor.records.options import Options
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.cli.output import Output
-    from advisor.records.options import Options
-
-
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import flag, measurements_flag, option_flags
-    from advisor.cli.output import PAGE_SUFFIXES, TABLE_OR_JSON, output_flag
-
-    max_help = "exit 3 if the mean error of all rows exceeds RATIO; 0.2 means 20 %"
-    output_help = (
-        "table, json, html, or svg (chart of predicted against measured), to stdout; or a file (.txt .json .html .svg)"
-    )
-    return [
-        measurements_flag(),
-        flag("--max-mape", max_help, metavar="RATIO", read=_ratio),
-        click.Option(["--rows"], is_flag=True, help="add every row to the JSON, with its prediction and measurement"),
-        *option_flags(only=("profiles", "prices", "timeout", "top")),
-        output_flag({**TABLE_OR_JSON, **PAGE_SUFFIXES, "svg": ".svg"}, help_text=output_help),
-    ]
+_MAX_HELP = "exit 3 if the mean error of all rows exceeds RATIO; 0.2 means 20 %"
+_OUTPUT_HELP = (
+    "table, json, html, or svg (chart of predicted against measured), to stdout; or a file (.txt .json .html .svg)"
+)
 
 
 def _ratio(text: str) -> float:
@@ -44,10 +31,20 @@ def _ratio(text: str) -> float:
 
 
 @click.command(
-    "validate", cls=Command, make_flags=_flags, exits=(ExitCode.THRESHOLD, ExitCode.LOAD), short_help=__doc__
+    "validate",
+    cls=Command,
+    params=[
+        measurements_flag(),
+        flag("--max-mape", _MAX_HELP, metavar="RATIO", read=_ratio),
+        click.Option(["--rows"], is_flag=True, help="add every row to the JSON, with its prediction and measurement"),
+        *option_flags(only=("profiles", "prices", "timeout", "top")),
+        output_flag({**TABLE_OR_JSON, **PAGE_SUFFIXES, "svg": ".svg"}, help_text=_OUTPUT_HELP),
+    ],
+    exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
+    short_help=__doc__,
 )
 def command(
-    measurements: "tuple[Path, ...]", output: "Output", rows: bool, max_mape: float | None, options: "Options"
+    measurements: tuple[Path, ...], output: Output, rows: bool, max_mape: float | None, options: Options
 ) -> int:
     """Predict steps that have been measured, and show how far the predictions are from the measurements.
 
@@ -78,10 +75,7 @@ def command(
       advise validate --measurements mine.csv -o accuracy.svg
       advise validate --measurements mine.csv --max-mape 0.2
     """
-    from functools import partial
-
     from advisor.answers.validation import validate
-    from advisor.cli.output import write, write_answer
     from advisor.report.accuracy import accuracy_content, render_accuracy_json
 
     with counted_progress("tracing models") as on_progress:
@@ -93,8 +87,6 @@ def command(
 
             write(chart_svg(predicted_against_measured(accuracy)), output)
         case "html":
-            from datetime import date
-
             from advisor.report.accuracy_page import accuracy_document
             from advisor.report.html import render_document
 
