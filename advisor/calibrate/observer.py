@@ -22,17 +22,14 @@ from advisor.errors import UsageError
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
 from advisor.records.workload import Mode
-from advisor.workload.loaded import Inputs
-from advisor.workload.torch_devices import gpu_uuid
+from advisor.workload.loaded import Inputs, tensors_in
+from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, gpu_uuid, layout_of, plain_precision
 
 WARM_UP_COUNT = 2
 """First steps, which are not counted: they allocate memory and choose kernels."""
 _LEAST_COUNT = 3
 _MOST_COUNT = 1000
 """Steps that are recorded; the hooks ignore later ones."""
-_IMAGE_DIMS = 4
-_HALF: dict[torch.dtype, Precision] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-_AUTOCAST: dict[torch.dtype, Precision] = {torch.float16: "amp-fp16", torch.bfloat16: "amp-bf16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +131,7 @@ class Observer:
         if self._open is None:
             self._open = _Step(_moment(self.run.device), waited=not self._is_interrupted)
             self._is_interrupted = False
-        self._open.batch += next((tensor.shape[0] for tensor in _tensors((args, kwargs)) if tensor.dim()), 1)
+        self._open.batch += next((tensor.shape[0] for tensor in tensors_in((args, kwargs)) if tensor.dim()), 1)
 
     def _after_call(self, model: nn.Module, args: Any, output: Any) -> None:
         if self.optimizer is None and not torch.is_grad_enabled():
@@ -157,13 +154,8 @@ class Observer:
 
 
 def _run_of(model: nn.Module, inputs: Inputs) -> Run:
-    tensors, parameter = _tensors(inputs), next(model.parameters(), None)
+    tensors, parameter = tensors_in(inputs), next(model.parameters(), None)
     device = _device_of(parameter, tensors)
-    is_nhwc = any(
-        image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
-        for image in tensors
-        if image.dim() == _IMAGE_DIMS
-    )
     is_compiled = hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
     return Run(
         inputs=pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, inputs),
@@ -172,7 +164,7 @@ def _run_of(model: nn.Module, inputs: Inputs) -> Run:
         thread_count=torch.get_num_threads(),
         has_gradients=torch.is_grad_enabled(),
         precision=_precision(device, torch.float32 if parameter is None else parameter.dtype),
-        layout="nhwc" if is_nhwc else "nchw",
+        layout=layout_of(tensors),
         compile="compile" if is_compiled else "eager",
     )
 
@@ -184,14 +176,8 @@ def _device_of(parameter: nn.Parameter | None, inputs: Sequence[torch.Tensor]) -
 
 def _precision(device: torch.device, dtype: torch.dtype) -> Precision:
     if torch.is_autocast_enabled(device.type):
-        return _AUTOCAST.get(torch.get_autocast_dtype(device.type), "fp32")
-    if dtype in _HALF:
-        return _HALF[dtype]
-    return "tf32" if device.type == "cuda" and torch.get_float32_matmul_precision() != "highest" else "fp32"
-
-
-def _tensors(inputs: Inputs) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+        return AUTOCAST_OF.get(torch.get_autocast_dtype(device.type), "fp32")
+    return HALF_OF.get(dtype) or (plain_precision() if device.type == "cuda" else "fp32")
 
 
 def _moment(device: str) -> Any:

@@ -21,10 +21,10 @@ from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options, ScriptOptions
 from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
-from advisor.workload.file import read_workload, workload_from_json
+from advisor.workload.file import read_workload
 from advisor.workload.source_trace import SourceTrace
 from advisor.workload.sources import kind_of
-from advisor.workload.spawn import ProfileRequest, start_profile
+from advisor.workload.spawn import ProfileRequest
 from advisor.workload.summary import group_rows, summarize
 
 MAX_DEVICES = 6
@@ -179,13 +179,8 @@ def profile_source(
         as_saved(options, workload, where=source)
     else:
         request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
-        if second_count:
-            with start_profile(request) as child:
-                answer = child.answer()
-            count = SecondCount(**answer["second_count"]) if "second_count" in answer else None
-            workload = workload_from_json(answer["workload"], where=source)
-        else:
-            workload, count = _traced(request), None
+        with SourceTrace.start(request) as trace:
+            workload, count = trace.counted()
     check_coverage(workload, options)
     return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 

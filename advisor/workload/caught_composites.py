@@ -17,10 +17,11 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from advisor.ops.registry import IN_FULL, IN_HALF
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
 from advisor.workload.patching import Patch, patched
-from advisor.workload.recorder import Recorder
+from advisor.workload.recorder import PAUSED, Recorder
 from advisor.workload.user_error import passes_arguments_on
 
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
@@ -76,7 +77,7 @@ class _Composite(torch.autograd.Function):
         plan, saved = ctx.plan, ctx.saved_tensors
         inputs, made = saved[: ctx.input_count], saved[ctx.input_count :]
         wanted = [index for index in range(len(inputs)) if ctx.needs_input_grad[index + 1]]
-        with plan.recorder.paused():
+        with plan.recorder.within(PAUSED):
             if plan.run is None:
                 found = [torch.empty_like(inputs[index]) for index in wanted]
             else:
@@ -114,7 +115,7 @@ def _gradients(
 
 
 def _forward(plan: _Plan, inputs: Sequence[torch.Tensor]) -> Tensors:
-    with plan.recorder.paused():
+    with plan.recorder.within(PAUSED):
         made = plan.allocate(inputs) if plan.run is None else plan.run(inputs)
     plan.recorder.record(plan.op, inputs=inputs, outputs=made, attributes=plan.attributes)
     return made
@@ -141,7 +142,7 @@ class Composites(TorchFunctionMode):
         self._recorder = recorder
         self._real = real
         self._decomposes_attention = attention == "eager"
-        self._math_precision = recorder.in_half if half_attention else recorder.in_full
+        self._math_precision = IN_HALF if half_attention else IN_FULL
 
     @contextmanager
     def catching(self) -> Iterator[None]:
@@ -198,7 +199,7 @@ class Composites(TorchFunctionMode):
                 return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
         if self._decomposes_attention or query.dim() != _FUSED_DIMS:
-            with torch._C.DisableTorchFunction(), self._math_precision():
+            with torch._C.DisableTorchFunction(), self._recorder.within(self._math_precision):
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
         @passes_arguments_on
@@ -302,7 +303,7 @@ def _fast_norms_followed(recorder: Recorder) -> Iterator[Patch]:
     def followed(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def norm(*args: Any, **kwargs: Any) -> Any:
-            with recorder.in_half():
+            with recorder.within(IN_HALF):
                 return original(*args, **kwargs)
 
         return norm

@@ -10,7 +10,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from advisor.records.workload import Row
+from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import generic_paths
 
 MERGED_FAMILIES = frozenset({"matmul", "reduction", "gather", "scan", "creation"})
@@ -42,28 +43,13 @@ _LIBRARY.impl("gate", lambda gates, states: torch.empty_like(states), "Composite
 @contextmanager
 def engine_kernels(model: nn.Module) -> Iterator[None]:
     """Run the model's norms and rotations as the operators `engine.norm` and `engine.rotary`."""
-    with ExitStack() as patches:
-        for module in model.modules():
-            if _is_engine_norm(module):
-                patches.enter_context(_replaced(module, "forward", _norm_of(module)))
-        code = sys.modules[type(model).__module__]
-        rotation = getattr(code, _ROTATION, None)
-        if rotation is not None and list(inspect.signature(rotation).parameters) == _ROTATION_PARAMETERS:
-            patches.enter_context(_replaced(code, _ROTATION, _rotated))
+    patches: list[Patch] = [(one, "forward", _norm_of(one)) for one in model.modules() if _is_engine_norm(one)]
+    code = sys.modules[type(model).__module__]
+    rotation = getattr(code, _ROTATION, None)
+    if rotation is not None and list(inspect.signature(rotation).parameters) == _ROTATION_PARAMETERS:
+        patches.append((code, _ROTATION, _rotated))
+    with patched(patches, in_all_threads=True):
         yield
-
-
-@contextmanager
-def _replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """Set an attribute of `owner`, and restore its own attribute of that name, if any, afterwards."""
-    held = vars(owner)
-    before = {name: held[name]} if name in held else {}
-    held[name] = value
-    try:
-        yield
-    finally:
-        del held[name]
-        held.update(before)
 
 
 def _is_engine_norm(module: nn.Module) -> bool:

@@ -36,6 +36,11 @@ class LoadedModel:
     """Tell the user what was assumed."""
 
 
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested dicts, lists and tuples, in order."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def batch_value(inputs: Inputs) -> Any:
     """Return the batch as `example_inputs` gave it: a dict, a tuple or a single value."""
     args, kwargs = inputs
@@ -88,9 +93,7 @@ def _default_loss(output: Any) -> torch.Tensor:
     kind = type(output).__name__
     if is_dataclass(output) and not isinstance(output, Mapping):
         output = [getattr(output, part.name) for part in fields(output)]
-    leaves = [
-        leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-    ]
+    leaves = [leaf for leaf in tensors_in(output) if leaf.is_floating_point()]
     if not leaves:
         raise TraceError(
             f"the model's output ({kind}) has no float tensor to train on",

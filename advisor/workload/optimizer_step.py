@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils import _pytree as pytree
 
 from advisor.ops.registry import Cost
+from advisor.workload.loaded import tensors_in
 from advisor.workload.patching import in_this_thread
-from advisor.workload.recorder import Recorder
+from advisor.workload.recorder import PAUSED, Recorder
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class OptimizerSteps:
         for group in optimizer.param_groups:
             group["params"], counts = _one_of_each_shape(group["params"])
             step.counts.update(counts)
-        with self.recorder.paused():
+        with self.recorder.within(PAUSED):
             type(optimizer).step(*args, **kwargs)
         self.recorder.leave_out(_state_tensors(optimizer))
         self.recorder.begin_composite()
@@ -95,7 +95,7 @@ class OptimizerSteps:
         state_bytes = sum(
             count * tensor.untyped_storage().nbytes()
             for parameter, count in zip(stepped, counts, strict=True)
-            for tensor in _tensors(optimizer.state.get(parameter, {}))
+            for tensor in tensors_in(optimizer.state.get(parameter, {}))
         )
         costs = self.recorder.end_composite(
             owner=id(optimizer), state=_state_tensors(optimizer), state_bytes=state_bytes
@@ -158,11 +158,7 @@ class OptimizerSteps:
 
 
 def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:
-    return [tensor for state in optimizer.state.values() for tensor in _tensors(state)]
-
-
-def _tensors(state: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, torch.Tensor)]
+    return [tensor for state in optimizer.state.values() for tensor in tensors_in(state)]
 
 
 def _one_of_each_shape(parameters: list[torch.Tensor]) -> tuple[list[torch.Tensor], dict[int, int]]:

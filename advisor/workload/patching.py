@@ -17,8 +17,11 @@ def patched(patches: Iterable[Patch], *, in_all_threads: bool = False) -> Iterat
     """
     with ExitStack() as stack:
         for owner, name, replacement in patches:
-            original = getattr(owner, name)
-            stack.callback(setattr, owner, name, original)
+            original, own = getattr(owner, name), vars(owner)
+            if name in own:
+                stack.callback(setattr, owner, name, own[name])
+            else:
+                stack.callback(delattr, owner, name)
             setattr(owner, name, replacement if in_all_threads else in_this_thread(replacement, otherwise=original))
         yield
 

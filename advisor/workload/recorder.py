@@ -37,6 +37,7 @@ _SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
 """Metadata queries on tensors with symbolic sizes, which must not be recorded as operators."""
 _LSTM_RESULTS = 3
 """Output and two states; a fourth result is kept for backward."""
+PAUSED = "paused"
 _NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
 
 
@@ -109,9 +110,7 @@ class Recorder(TorchDispatchMode):
         self._phases: list[Phase] = []
         self._unknown: dict[str, int] = {}
         self._operators: dict[Any, _Operator] = {}
-        self._paused = 0
-        self._in_half = 0
-        self._in_full = 0
+        self._marks: Counter[str] = Counter()
         self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
@@ -212,31 +211,17 @@ class Recorder(TorchDispatchMode):
     # -- calls --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Record nothing inside, where a composite runs that is recorded as one call."""
-        self._paused += 1
-        try:
-            yield
-        finally:
-            self._paused -= 1
+    def within(self, mark: str) -> Iterator[None]:
+        """Mark the calls inside.
 
-    @contextmanager
-    def in_half(self) -> Iterator[None]:
-        """Treat calls inside as parts of an operator that autocast runs in half as a whole."""
-        self._in_half += 1
+        PAUSED ones are not recorded: a composite runs that is recorded as one call. The others are parts of an operator
+        that autocast runs in half as a whole (IN_HALF), or that computes in fp32 also under autocast (IN_FULL).
+        """
+        self._marks[mark] += 1
         try:
             yield
         finally:
-            self._in_half -= 1
-
-    @contextmanager
-    def in_full(self) -> Iterator[None]:
-        """Treat calls inside as parts of an operator that computes in fp32, also under autocast."""
-        self._in_full += 1
-        try:
-            yield
-        finally:
-            self._in_full -= 1
+            self._marks[mark] -= 1
 
     @passes_arguments_on
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -248,7 +233,7 @@ class Recorder(TorchDispatchMode):
 
     @passes_arguments_on
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if self._paused > 0 or func in _SHAPE_QUESTIONS:
+        if self._marks[PAUSED] or func in _SHAPE_QUESTIONS:
             return func(*args, **kwargs)
         operator = self._operators.get(func)
         if operator is None:
@@ -315,9 +300,9 @@ class Recorder(TorchDispatchMode):
         category: Category = "activations" if phase in ("forward", "loss") else "temporaries"
         read = [(tensor, self._storages.of(tensor, "activations")) for tensor in inputs]
         made = [(tensor, self._storages.of(tensor, category)) for tensor in outputs]
-        if self._in_half and operator.formula is not None and operator.formula.autocast == "full":
+        if self._marks[IN_HALF] and operator.formula is not None and operator.formula.autocast == "full":
             attributes += ((IN_HALF, True),)
-        if self._in_full and operator.formula is not None:
+        if self._marks[IN_FULL] and operator.formula is not None:
             attributes += ((IN_FULL, True),)
         policy = autocast_of(operator.op, dict(attributes))
         low = self._output_is_low(operator, read, policy=policy)

@@ -10,18 +10,18 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
-from advisor.errors import AdvisorError, LoadError, TraceError
+from advisor.errors import LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
+from advisor.workload.loaded import tensors_in
 from advisor.workload.patching import patched
 from advisor.workload.script_source import ScriptSource
 from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file
-from advisor.workload.trace import Follower, Method, following_step, merged_workload, method_notes
-from advisor.workload.user_error import raised_by_us
+from advisor.workload.trace import Follower, Method, following_step, merged_workload
+from advisor.workload.user_error import is_of_user
 
 FirstForward = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
@@ -55,10 +55,8 @@ def trace_script(
     capture = _Capture(mode=mode, method="symbolic", attention=attention)
     try:
         return capture.run(path, argv)
-    except AdvisorError:
-        raise
     except Exception as error:  # the script's own code runs in there, and may raise anything
-        if not capture.has_begun or raised_by_us(error):
+        if not capture.has_begun or not is_of_user(error):
             raise
         return _Capture(mode=mode, method="cpu_step", attention=attention).run(path, argv)
 
@@ -72,7 +70,7 @@ class _Capture:
         self._method = method
         self._open = ExitStack()
         self._model: nn.Module | None = None
-        self._inputs: Any = None
+        self._inputs: list[torch.Tensor] = []
         self._follower: Follower | None = None
         self._batches: list[int] = []
         self._is_over = False
@@ -113,7 +111,6 @@ class _Capture:
                 f"the script's first step, at its batch of {batch}"
                 + (f" ({passes} passes of {batch // passes})" if passes > 1 else ""),
                 *self._watch.notes(script, self._model, may_autocast="autocast" in ScriptSource(path).names),
-                *method_notes(self._method, step),
             ],
         )
         return replace(workload, script=script)
@@ -121,7 +118,7 @@ class _Capture:
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = fake_mode(symbolic=True, isolated=True) if self._method == "symbolic" else None
         self._model = model
-        self._inputs = pytree.tree_leaves((args, kwargs))
+        self._inputs = tensors_in((args, kwargs))
         self._watch.begin(model, self._inputs)
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
@@ -137,7 +134,7 @@ class _Capture:
     def _on_forward(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._mode == "training" and not torch.is_grad_enabled():
             return  # a teacher, or an evaluation inside the step
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.dim()]
+        tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.dim()]
         self._batches.append(tensors[0].shape[0] if tensors else 1)
 
     def _batch(self, backward_count: int) -> tuple[int, int]:

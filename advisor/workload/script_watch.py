@@ -20,15 +20,13 @@ from advisor import units
 from advisor.records.device import Layout, Precision
 from advisor.records.script import Script
 from advisor.workload.patching import Patch
+from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, layout_of, plain_precision
 from advisor.workload.user_error import display_path, is_user_file, passes_arguments_on
 
-_AUTOCAST: dict[torch.dtype | None, Precision] = {torch.float16: "amp-fp16", torch.bfloat16: "amp-bf16"}
-_HALF: dict[torch.dtype, Precision] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 _UNCOMPILED_BACKENDS = ("eager", "aot_eager")
 """Backends that torch lists for debugging; they run torch's own kernels (PyTorch docs, "torch.compiler")."""
 _TIMED_S = 0.5
 _TIMED_BATCHES = 8
-_IMAGE_DIMS = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -54,20 +52,18 @@ class ScriptWatch:
         self._loader: tuple[DataLoader[Any], str] | None = None
         self._is_in_step = False
         self._plain: Precision = "cudnn-tf32"
-        self._model_dtype: torch.dtype | None = None
+        self._half: Precision | None = None
         self._layout: Layout = "nchw"
 
-    def begin(self, model: nn.Module, inputs: Sequence[Any]) -> None:
+    def begin(self, model: nn.Module, inputs: Sequence[torch.Tensor]) -> None:
         """Note the settings in which the step begins."""
         self._is_in_step = True
         for autocast in self._autocasts[-1:]:
             self._use(autocast)
-        self._plain = _plain_precision()
+        self._plain = plain_precision()
         dtypes = {parameter.dtype for parameter in model.parameters() if parameter.dtype.is_floating_point}
-        self._model_dtype = dtypes.pop() if len(dtypes) == 1 else None
-        images = [one for one in inputs if isinstance(one, torch.Tensor) and one.dim() == _IMAGE_DIMS]
-        weights = [one for one in model.parameters() if one.dim() == _IMAGE_DIMS]
-        self._layout = "nhwc" if any(map(_is_channels_last, (*images, *weights))) else "nchw"
+        self._half = HALF_OF.get(dtypes.pop()) if len(dtypes) == 1 else None
+        self._layout = layout_of((*inputs, *model.parameters()))
 
     def script(self, model: nn.Module, *, passes: int, batch: int) -> Script:
         """Return what the script has set; its loader is timed now."""
@@ -105,8 +101,8 @@ class ScriptWatch:
         """Yield the replacements of torch's functions that note their calls here."""
         autocast = torch.amp.autocast_mode.autocast
         yield autocast, "__init__", self._autocast_init(autocast.__init__)
-        yield autocast, "__enter__", self._autocast_enter(autocast.__enter__)
-        yield autocast, "__exit__", self._autocast_exit(autocast.__exit__)
+        yield autocast, "__enter__", _noting(self._entered, autocast.__enter__)
+        yield autocast, "__exit__", _noting(self._left, autocast.__exit__)
         yield torch.amp.GradScaler, "__init__", self._scaler_init(torch.amp.GradScaler.__init__)
         yield torch, "compile", self._compile
         yield nn.Module, "compile", lambda module, *_, **settings: self._note_compiled(module, settings)
@@ -124,17 +120,16 @@ class ScriptWatch:
         """Return the precision on GPUs and on CPUs. Autocast for CUDA is off without it; its default is fp16."""
         used = self._autocast
         if used is None:
-            half = _HALF.get(self._model_dtype) if self._model_dtype is not None else None
-            return (half, half) if half else (self._plain, "fp32")
-        on_gpu = _AUTOCAST.get(used.dtype, "amp-fp16")
-        return on_gpu, _AUTOCAST.get(used.dtype, "amp-bf16") if used.device == "cpu" else "fp32"
+            return (self._half, self._half) if self._half else (self._plain, "fp32")
+        on_gpu = AUTOCAST_OF.get(used.dtype, "amp-fp16")
+        return on_gpu, AUTOCAST_OF.get(used.dtype, "amp-bf16") if used.device == "cpu" else "fp32"
 
     def _precision_text(self, script: Script) -> str:
         if self._autocast is not None:
             kind = "fp16" if script.gpu_precision == "amp-fp16" else "bf16"
             scaled = f" with scaled gradients ({self._scaler})" if self._scaler else ""
             return f"autocast in {kind} ({self._autocast.place}){scaled}"
-        if script.gpu_precision in _HALF.values():
+        if script.gpu_precision in HALF_OF.values():
             return f"a model in {script.gpu_precision}"
         text = {"cudnn-tf32": "fp32 without autocast", "tf32": "fp32 with TF32, without autocast"}
         return text.get(str(script.gpu_precision), "fp32 without TF32 or autocast")
@@ -152,22 +147,14 @@ class ScriptWatch:
 
         return noted
 
-    def _autocast_enter(self, enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def noted(autocast: Any) -> Any:
-            self._autocasts.append(autocast.advisor_seen)
-            if self._is_in_step:
-                self._use(autocast.advisor_seen)
-            return enter(autocast)
+    def _entered(self, autocast: Any) -> None:
+        self._autocasts.append(autocast.advisor_seen)
+        if self._is_in_step:
+            self._use(autocast.advisor_seen)
 
-        return noted
-
-    def _autocast_exit(self, leave: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(autocast: Any, *error: Any) -> Any:
-            if autocast.advisor_seen in self._autocasts:
-                self._autocasts.remove(autocast.advisor_seen)
-            return leave(autocast, *error)
-
-        return noted
+    def _left(self, autocast: Any, *_: Any) -> None:
+        if autocast.advisor_seen in self._autocasts:
+            self._autocasts.remove(autocast.advisor_seen)
 
     def _scaler_init(self, init: Callable[..., None]) -> Callable[..., None]:
         @passes_arguments_on
@@ -236,23 +223,22 @@ class ScriptWatch:
         return f"a DataLoader with {workers} ({place}){took}"
 
 
+def _noting(note: Callable[..., None], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, which first passes its arguments to `note`."""
+
+    def noted(*args: Any) -> Any:
+        note(*args)
+        return function(*args)
+
+    return noted
+
+
 def _place() -> str:
     """Return `file:line` of the innermost line of the user's that is running; "" if only libraries run."""
     frame = inspect.currentframe()
     while frame is not None and not is_user_file(frame.f_code.co_filename):
         frame = frame.f_back
     return "" if frame is None else f"{display_path(frame.f_code.co_filename)}:{frame.f_lineno}"
-
-
-def _plain_precision() -> Precision:
-    """Return what torch's settings for TF32 make of fp32 on a GPU that has it."""
-    if torch.get_float32_matmul_precision() != "highest":
-        return "tf32"
-    return "cudnn-tf32" if torch.backends.cudnn.allow_tf32 else "fp32"
-
-
-def _is_channels_last(image: torch.Tensor) -> bool:
-    return image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
 
 
 def _loader_s_per_sample(loader: DataLoader[Any], *, batch: int) -> float | None:

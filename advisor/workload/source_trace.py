@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from advisor.records.workload import Workload
+from advisor.records.workload import SecondCount, Workload
 from advisor.workload import trace_cache
 from advisor.workload.dependencies import script_reads
 from advisor.workload.file import workload_from_json
@@ -27,8 +27,12 @@ class SourceTrace:
 
     def workload(self) -> Workload:
         """Wait for the Workload and cache it; raise errors of the source as `LoadError`, `TraceError`, ..."""
+        return self.counted()[0]
+
+    def counted(self) -> tuple[Workload, SecondCount | None]:
+        """Wait for the Workload, as `workload` does, and the second count if it was asked for."""
         if isinstance(self._found, Workload):
-            return self._found
+            return self._found, None
         message = self._found.answer()
         workload = workload_from_json(message["workload"], where=self.request.source)
         if workload.script is not None:
@@ -36,7 +40,8 @@ class SourceTrace:
             workload = replace(workload, script=replace(workload.script, reads=reads))
         trace_cache.write(self.request, message["workload"], dependencies=message["dependencies"])
         trace_cache.forget_oldest()
-        return workload
+        count = message.get("second_count")
+        return workload, None if count is None else SecondCount(**count)
 
     def __enter__(self) -> Self:
         return self

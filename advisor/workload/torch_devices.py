@@ -3,14 +3,14 @@
 import ctypes
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
-from advisor.records.device import Precision
+from advisor.records.device import Layout, Precision
 from advisor.workload.patching import switched
 
 
@@ -50,8 +50,24 @@ def torch_name(name: str, *, uuid: str | None) -> str:
     return next((f"cuda:{index}" for index in range(torch.cuda.device_count()) if gpu_uuid(index) == uuid), name)
 
 
-_AUTOCAST: Mapping[Precision, torch.dtype] = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
-_WHOLE: Mapping[Precision, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
+AUTOCAST_OF: Mapping[torch.dtype | None, Precision] = {torch.float16: "amp-fp16", torch.bfloat16: "amp-bf16"}
+HALF_OF: Mapping[torch.dtype | None, Precision] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+"""The precision of a step under autocast to a dtype, and of one whose model is in it."""
+_IMAGE_DIMS = 4
+
+
+def plain_precision() -> Precision:
+    """Return what torch's settings for TF32 make of fp32 on a GPU that has it."""
+    if torch.get_float32_matmul_precision() != "highest":
+        return "tf32"
+    return "cudnn-tf32" if torch.backends.cudnn.allow_tf32 else "fp32"
+
+
+def layout_of(tensors: Iterable[torch.Tensor]) -> Layout:
+    """Return "nhwc" if any image or weight is channels-last."""
+    images = (one for one in tensors if one.dim() == _IMAGE_DIMS)
+    is_nhwc = any(one.is_contiguous(memory_format=torch.channels_last) and not one.is_contiguous() for one in images)
+    return "nhwc" if is_nhwc else "nchw"
 
 
 def device_problem(device: torch.device) -> str:
@@ -65,12 +81,12 @@ def device_problem(device: torch.device) -> str:
 
 def whole_dtype(precision: Precision) -> torch.dtype | None:
     """Return the dtype to cast the whole model and its inputs to, or None to leave them unchanged."""
-    return _WHOLE.get(precision)
+    return next((dtype for dtype, half in HALF_OF.items() if half == precision), None)
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
     """Return an autocast context for "amp-fp16" and "amp-bf16", and an empty context for other precisions."""
-    dtype = _AUTOCAST.get(precision)
+    dtype = next((dtype for dtype, autocast in AUTOCAST_OF.items() if autocast == precision), None)
     return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
 
 

@@ -4,13 +4,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
-from advisor.errors import AdvisorError, TraceError
+from advisor.errors import TraceError
 from advisor.machine.limits import free_memory_bytes
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Workload
 from advisor.workload.affine import memory_lines, merge_operands, merge_rows, merged_blocks, taken_ratios
@@ -28,11 +28,11 @@ from advisor.workload.fakes import (
     untouched,
     with_tensors,
 )
-from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss
+from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
 from advisor.workload.torch_release import has_half_attention
-from advisor.workload.user_error import raised_by_us
+from advisor.workload.user_error import is_of_user
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -72,20 +72,18 @@ def trace(
     `TraceError` if a real step is needed but does not fit in this machine's memory. Bugs of our own are raised at once,
     without trying the next method.
     """
+    tracer_by = partial(_Tracer, loaded, mode=mode, isolated=isolated, attention=attention, release=release)
     first_error: Exception | None = None
     for method in ("fake", "symbolic"):
-        tracer = _Tracer(loaded, mode=mode, method=method, isolated=isolated, attention=attention, release=release)
+        tracer = tracer_by(method=method)
         try:
             return tracer.workload(batch)
-        except AdvisorError:
-            raise
         except Exception as error:  # the user's code runs in there, and may raise anything
-            if raised_by_us(error):
+            if not is_of_user(error):
                 raise
             first_error = first_error or error
     _require_memory_for_cpu_step(loaded, mode, first_error)
-    tracer = _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated, attention=attention, release=release)
-    return tracer.workload(batch)
+    return tracer_by(method="cpu_step").workload(batch)
 
 
 @contextmanager
@@ -105,16 +103,13 @@ def trace_live(loaded: LoadedModel, *, mode: Mode, batch: int | None, attention:
 
 
 class _Tracer:
-    """Traces one model by one method; keeps the fake mode, which caches the calls it has seen."""
+    """Traces one model by one method; keeps the fake mode, which caches the calls it has seen.
 
-    def __init__(
-        self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, attention: Attention, release: str
-    ) -> None:
-        self._loaded = loaded
-        self._attention = attention
-        self._release = release
-        self._mode = mode
-        self._method = method
+    `how` is the attention and the release of PyTorch, as `following_step` takes them.
+    """
+
+    def __init__(self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, **how: Any) -> None:
+        self._loaded, self._mode, self._method, self._how = loaded, mode, method, how
         self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
         functions = (loaded.loss, loaded.optimizer, loaded.train_step) if mode == "training" else ()
         self._companions = companions_of(loaded.model, functions)
@@ -128,10 +123,8 @@ class _Tracer:
         batches = [2, 4, 3] if base == 1 else [base, 2 * base, 3 * base]
         try:
             steps = [self._step(size) for size in batches]
-        except AdvisorError:
-            raise
         except Exception as error:  # the user's code, which may accept only its own batch size
-            if raised_by_us(error):
+            if not is_of_user(error):
                 raise
             reason = f"other batch sizes fail ({str(error).strip().partition(chr(10))[0]})"
         else:
@@ -148,15 +141,8 @@ class _Tracer:
                 real_inputs(loaded.make_inputs, batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
             )
             loaded.model.train(self._mode == "training")
-            following = following_step(
-                loaded.model,
-                companions=self._companions,
-                fake=fake,
-                attention=self._attention,
-                release=self._release,
-            )
             has_own_loss = False
-            with following as follower:
+            with following_step(loaded.model, companions=self._companions, fake=fake, **self._how) as follower:
                 if self._mode == "training":
                     has_own_loss = _training_step(loaded, inputs, follower.recorder)
                 else:
@@ -183,7 +169,7 @@ class _Tracer:
             batches=batches,
             steps=steps,
             method=self._method,
-            assumptions=[*assumptions, *method_notes(self._method, steps[0])],
+            assumptions=assumptions,
         )
 
 
@@ -196,10 +182,9 @@ class Follower:
 
     def step(self, inputs: Any) -> Recording:
         """Return the step, once it is over."""
-        tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
         return replace(
             self.recorder.finish(),
-            inputs=tuple(map(self.recorder.describe, tensors)),
+            inputs=tuple(map(self.recorder.describe, tensors_in(inputs))),
             optimizers=tuple(dict.fromkeys(self.optimizers.names)),
             assumed=self.recorder.sizes.notes(),
         )
@@ -291,7 +276,7 @@ def merged_workload(
         rows=rows,
         memory=memory_lines(steps, batches),
         unknown_ops=steps[0].unknown_ops,
-        assumptions=(*assumptions, *_recomputed_notes(steps[0])),
+        assumptions=(*assumptions, *_method_notes(method, steps[0]), *_recomputed_notes(steps[0])),
         blocks=merged_blocks(steps, batches),
         taken=taken_ratios(steps[0]),
     )
@@ -309,7 +294,7 @@ def _recomputed_notes(recording: Recording) -> tuple[str, ...]:
     return (f"torch.utils.checkpoint: {listed} run again in backward and keep no activations for it",)
 
 
-def method_notes(method: Method, step: Recording) -> tuple[str, ...]:
+def _method_notes(method: Method, step: Recording) -> tuple[str, ...]:
     """Return notes on how the step was traced."""
     if method == "cpu_step":
         return ("traced by a real step on this CPU, because the code needs values that fake tensors do not have",)

@@ -44,9 +44,9 @@ def folder() -> Path:
 def read(request: ProfileRequest) -> Workload | None:
     """Return the cached Workload of this request, or None if there is none or what it read has changed.
 
-    Scripts are not cached: they also read data, and run until their first step.
+    Scripts are not cached: they also read data, and run until their first step. Second counts are not, either.
     """
-    if request.run:
+    if request.run or request.second_count:
         return None
     try:
         file = _file(request)
@@ -64,9 +64,9 @@ def read(request: ProfileRequest) -> Workload | None:
 def write(request: ProfileRequest, document: dict[str, Any], *, dependencies: Mapping[str, str]) -> None:
     """Store the Workload's JSON, made from `dependencies`, atomically.
 
-    Nothing is stored for a script, if not all dependencies are known, or if the folder is not writable.
+    Nothing is stored for what `read` leaves out, if not all dependencies are known, or if the folder is not writable.
     """
-    if request.run or not are_all_known(dependencies):
+    if request.run or request.second_count or not are_all_known(dependencies):
         return
     with contextlib.suppress(OSError):
         file = _file(request)

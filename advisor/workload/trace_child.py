@@ -27,7 +27,7 @@ from advisor.workload import sources
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.spawn import LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
-from advisor.workload.user_error import explain, raised_by_us, where_now
+from advisor.workload.user_error import explain, is_of_user, raised_by_us, where_now
 
 if TYPE_CHECKING:
     from advisor.workload.loaded import LoadedModel
@@ -251,7 +251,7 @@ def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Itera
     try:
         yield
     except Exception as error:
-        if isinstance(error, AdvisorError) or raised_by_us(error):
+        if not is_of_user(error):
             raise
         given = describe_inputs(loaded.make_inputs(request.batch or loaded.batch))
         failure = explain(error, what=f"{request.source}: a step failed", hint=f"the model was given {given}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
-from advisor.errors import LoadError
+from advisor.errors import AdvisorError, LoadError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _OWN = str(Path(__file__).resolve().parents[1]) + os.sep
@@ -53,6 +53,11 @@ def passes_arguments_on(function: _F) -> _F:
     """
     _PASSES_ARGUMENTS_ON.add((function.__code__.co_filename, function.__code__.co_name))
     return function
+
+
+def is_of_user(error: Exception) -> bool:
+    """Return True for an error that the user's code raised: neither one of ours that explains itself, nor our bug."""
+    return not isinstance(error, AdvisorError) and not raised_by_us(error)
 
 
 def raised_by_us(error: BaseException) -> bool:

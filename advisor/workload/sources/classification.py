@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from torch.utils import _pytree as pytree
+
+from advisor.workload.loaded import tensors_in
 
 
 def cross_entropy(output: Any, batch: Any) -> torch.Tensor:
     """Return the cross-entropy of logits (batch, classes), summed over auxiliary heads such as Inception's."""
-    logits = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    logits = tensors_in(output)
     labels = torch.zeros(logits[0].shape[:1], dtype=torch.long, device=logits[0].device)
     losses = [functional.cross_entropy(head, labels) for head in logits]
     return torch.stack(losses).sum() if len(losses) > 1 else losses[0]

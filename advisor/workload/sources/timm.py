@@ -14,6 +14,7 @@ from advisor.errors import LoadError
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.patching import switched
 from advisor.workload.sources.classification import cross_entropy, sgd_with_momentum
 from advisor.workload.sources.installed import known_name, require
 from advisor.workload.sources.live import load_live
@@ -46,7 +47,9 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
             known = " and ".join(f"+{known}" for known in _FORMS)
             raise LoadError(f"timm:{reference}: no +{form} in {mode}", hint=f"{known} exist, +reparam in inference")
     size = int(size_text) if size_text else None
-    with _attention_chosen(timm.layers, attention), _norms_chosen(timm.layers, fast="fast-norm" in forms):
+    layers, fast_norm = timm.layers, "fast-norm" in forms
+    # Models read these switches of the process when they are built.
+    with _attention_chosen(layers, attention), switched(layers.is_fast_norm, layers.set_fast_norm, fast_norm):
         model = _build(timm, name + dot + tag, size, fused="reparam" in forms)
     channels, height, width = model.pretrained_cfg["input_size"]  # type: ignore[index]
     if size is not None:
@@ -64,17 +67,6 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         optimizer=sgd_with_momentum,
         notes=tuple(_FORMS[form] for form in forms),
     )
-
-
-@contextmanager
-def _norms_chosen(layers: Any, *, fast: bool) -> Iterator[None]:
-    """Set timm's process-wide switch of fast norms, which models read when they are built, and restore it."""
-    before = layers.is_fast_norm()
-    layers.set_fast_norm(fast)
-    try:
-        yield
-    finally:
-        layers.set_fast_norm(before)
 
 
 @contextmanager
