@@ -138,13 +138,15 @@ def _usd(step_s: FloatArray, usd_per_hour: FloatArray, *, batch: IndexArray, ter
 
     if job.requests_per_day is not None:
         instances = np.ceil(job.requests_per_day / 86400 / job.max_utilization * step_s / of(batch))
-        rent_usd: FloatArray = instances * 730 * usd_per_hour
+        of_instance_usd = 730 * (usd_per_hour + 3600 * of(terms.storage_usd_per_s))
+        rent_usd: FloatArray = instances * of_instance_usd
         return rent_usd
     busy_s = of(terms.start_up_s) + of(np.ceil(job.samples / batch)) * step_s
     increment_s = of(terms.increment_s)
     whole_s = np.ceil(busy_s / np.where(increment_s > 0, increment_s, 1.0) * (1 - 1e-12)) * increment_s
     paid_s = np.maximum(np.maximum(whole_s, busy_s), of(terms.minimum_s))
-    usd: FloatArray = paid_s / 3600 * usd_per_hour * of(terms.machine_count)
+    per_hour = usd_per_hour + 3600 * of(terms.storage_usd_per_s)
+    usd: FloatArray = paid_s / 3600 * per_hour * of(terms.machine_count) + of(terms.egress_usd)
     return usd
 
 
