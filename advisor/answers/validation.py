@@ -1,5 +1,6 @@
 """Predicts measured steps and scores the predictions."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -10,11 +11,14 @@ import numpy as np
 
 from advisor.answers.accuracy_score import score
 from advisor.answers.measurement_file import family_of, read_measurements, source_of
+from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.catalog.overlay import load_catalog
+from advisor.devices.local_device import local_devices
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
+from advisor.machine.this_machine import this_machine
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.lowering import lower
@@ -68,6 +72,8 @@ def _failed(measurement: Measurement, device: NamedDevice, *, family: str, reaso
     )
 
 
+_THIS_MACHINES = re.compile(r"cpu|mps|cuda:\d+")
+"""Names of devices of this machine."""
 _Devices: TypeAlias = Mapping[str, NamedDevice | UsageError]
 _Workloads: TypeAlias = Mapping[Measurement, Outcome]
 
@@ -75,14 +81,20 @@ _Workloads: TypeAlias = Mapping[Measurement, Outcome]
 def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress | None = None) -> Accuracy:
     """Predict every measurement in `files` and score the predictions; `options` names profiles, prices and timeout.
 
-    A measurement whose model cannot be traced, or whose device is unknown or does not run it, fails alone. Raises
-    `UsageError` for a file that is no table of measurements.
+    A measurement whose model cannot be traced, or whose device is unknown or does not run it, fails alone. The devices
+    "cpu" and "cuda:0" are those of this machine, with their calibrations. Raises `UsageError` for a file that is no
+    table of measurements.
     """
     measurements = [measurement for file in files for measurement in read_measurements(file)]
     catalog = load_catalog(
         profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
     )
-    prepared = prepare(measurements, catalog, timeout_s=options.timeout, on_progress=on_progress)
+    here: dict[str, Device | None] = {}
+    if any(_THIS_MACHINES.fullmatch(measurement.device) for measurement in measurements):
+        machine = this_machine()
+        here = {local.id: local.device for local in local_devices(machine, catalog)}
+        catalog = with_calibrations(catalog, calibrations_in_force(machine, catalog).calibrations)
+    prepared = prepare(measurements, catalog, timeout_s=options.timeout, here=here, on_progress=on_progress)
     rows = predict_runs(prepared, catalog)
     accuracy = score(
         [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
@@ -96,15 +108,16 @@ def prepare(
     *,
     timeout_s: float,
     device: Device | None = None,
+    here: Mapping[str, Device | None] | None = None,
     on_progress: OnProgress | None = None,
 ) -> list[Run | FailedRow]:
     """Return every measurement with its workload and device, or the reason why one is missing.
 
-    All are of `device` if it is given, else of the devices that they name.
+    All are of `device` if it is given, else of the devices that they name; `here` has those of this machine.
     """
     names = dict.fromkeys(measurement.device for measurement in measurements)
     devices: _Devices = (
-        _devices(names, catalog)
+        _devices(names, catalog, here=here or {})
         if device is None
         else {name: NamedDevice(id=name, device=device, usd_per_hour=None) for name in names}
     )
@@ -112,12 +125,13 @@ def prepare(
     return [_prepared(measurement, devices, workloads) for measurement in measurements]
 
 
-def _devices(names: Iterable[str], catalog: Catalog) -> _Devices:
+def _devices(names: Iterable[str], catalog: Catalog, *, here: Mapping[str, Device | None]) -> _Devices:
     usd_per_hour = least_usd_per_hour(catalog)
     devices: dict[str, NamedDevice | UsageError] = {}
     for name in names:
         try:
-            identifier, device = named_device(name, catalog)
+            at_hand = here.get(name)
+            identifier, device = (at_hand.id, at_hand) if at_hand else named_device(name, catalog)
             device = replace(device, host_to_device_bytes_per_s=None)  # benchmarks make their inputs on the device
             devices[name] = NamedDevice(id=identifier, device=device, usd_per_hour=usd_per_hour.get(identifier))
         except UsageError as error:

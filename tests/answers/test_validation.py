@@ -12,6 +12,7 @@ from typing import Any
 import platformdirs
 import pytest
 
+from advisor.answers import validation
 from advisor.answers.validation import known_of
 from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
@@ -21,6 +22,7 @@ from advisor.question.from_source import profile_source
 from advisor.records.device import Efficiency
 from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
+from tests.machines import machine
 from tests.says import assert_says
 
 COLUMNS = (
@@ -124,6 +126,17 @@ def test_measurements_that_equal_the_predictions_score_no_error(validate: Valida
     assert (overall["kendall_devices"], overall["cheapest_right_ratio"]) == (1.0, 1.0)
     by_device = {group["by"]["device"]: group["n"] for group in document["groups"] if "device" in group["by"]}
     assert by_device == {"t4": 9, "v100-sxm2-16gb": 9, "aws-graviton3": 9, "aws-graviton3@4": 9}
+
+
+def test_cpu_is_that_of_this_machine_and_an_absent_gpu_fails_alone(
+    validate: Validate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "this_machine", machine)
+    _, document = validate([{"device": name} for name in ("cpu", "amd-epyc-7763@8", "cuda:0")])
+    here, named = document["rows"]
+    assert (here["device"], named["device"]) == ("amd-epyc-7763", "amd-epyc-7763@8")
+    assert here["predicted_s"] == pytest.approx(named["predicted_s"], rel=0.2)  # shares of caches and bandwidth differ
+    assert [row["device"] for row in document["failed"]] == ["cuda:0"]
 
 
 def test_an_optimizer_takes_time_that_forward_and_backward_do_not(validate: Validate) -> None:
