@@ -13,6 +13,7 @@ from advisor.predict.capability import cpu_device, gpu_device
 from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.machine import LocalDevice, LocalGpu, Machine
 from advisor.records.price import Catalog, Offer
+from advisor.units import format_bytes
 
 _NO_NAME = "a CPU without a name"
 
@@ -76,17 +77,32 @@ def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice
 
 
 def _from_relatives(machine: Machine, catalog: Catalog) -> tuple[Device | None, str]:
-    """Return a device estimated from similar CPUs, and a note that says so; None if there are too few of them."""
+    """Return a device estimated from similar CPUs, and a note that says so; None if there are too few of them.
+
+    A virtual machine often hides the CPU's name but shows its last-level cache, whose size few CPUs share.
+    """
     relatives, words = relatives_of(catalog.cpus, signature=machine.cpu_signature, isa=machine.isa)
     if machine.base_hz is not None and machine.boost_hz is not None:  # this machine reports its own clock rates
         base_hz, boost_hz = machine.base_hz, machine.boost_hz
         relatives = tuple(replace(cpu, base_hz=base_hz, boost_hz=boost_hz, sustained_hz=None) for cpu in relatives)
-    found = [_on_machine(cpu, machine, offers=catalog.offers) for cpu in relatives]
-    alike = [device for device in found if device is not None]
+    found = [(cpu, _on_machine(cpu, machine, offers=catalog.offers)) for cpu in relatives]
+    alike = [device for _, device in found if device is not None]
     if len(alike) < 2:  # a spread needs two
         return None, "it has no profile, and too few other CPUs have its instruction sets"
-    note = f"it has no profile: the median of the {len(alike)} CPUs {words} is used, with a wider interval"
-    return _stand_in(alike, machine), note
+    same_cache = [device for cpu, device in found if device is not None and _has_cache(cpu, machine.l3_bytes)]
+    if not same_cache:
+        note = f"it has no profile: the median of the {len(alike)} CPUs {words} is used, with a wider interval"
+        return _stand_in(alike, machine), note
+    names = ", ".join(device.name for device in same_cache)
+    note = (
+        f"it has no profile: {names} is used, of the {len(alike)} CPUs {words} the one with its last-level cache of "
+        f"{format_bytes(machine.l3_bytes or 0.0)}, with a wider interval"
+    )
+    return replace(_stand_in(same_cache, machine), log_spread=_log_spread(alike)), note
+
+
+def _has_cache(cpu: Cpu, l3_bytes: float | None) -> bool:
+    return bool(cpu.l3_bytes and l3_bytes) and math.isclose(cpu.l3_bytes or 0.0, l3_bytes or 0.0, rel_tol=0.01)
 
 
 def _profile(catalog: Catalog, name: str) -> Gpu | Cpu | None:
@@ -119,7 +135,6 @@ def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
     name = machine.cpu_name or _NO_NAME
     units = set.intersection(*(set(device.peak_flops_per_s) for device in alike))
     peaks = {unit: [device.peak_flops_per_s[unit] for device in alike] for unit in units}
-    rates = [device.memory_bytes_per_s for device in alike]
     return replace(
         alike[0],
         id=re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
@@ -127,12 +142,18 @@ def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
         vendor=vendor_of(machine.cpu_signature) or "unknown",
         generation=generation_of(machine.cpu_signature, isa=machine.isa) or "unknown",
         peak_flops_per_s={unit: median(values) for unit, values in sorted(peaks.items())},
-        memory_bytes_per_s=median(rates),
+        memory_bytes_per_s=median(device.memory_bytes_per_s for device in alike),
         cache_bytes=median(device.cache_bytes for device in alike),
         near_cache_bytes=median(device.near_cache_bytes for device in alike),
         cache_bytes_per_s=median(device.cache_bytes_per_s or math.nan for device in alike),
         host_time_ratio=median(device.host_time_ratio for device in alike),
         sustained_compute_ratio=1.0,
         sustained_memory_ratio=1.0,
-        log_spread=max(stdev(map(math.log, figures)) for figures in (peaks["fp32"], rates)),
+        log_spread=_log_spread(alike),
     )
+
+
+def _log_spread(alike: Sequence[Device]) -> float:
+    """Return the larger of the standard deviations of log(fp32 peak) and log(bandwidth)."""
+    figures = ([device.peak_flops_per_s["fp32"] for device in alike], [device.memory_bytes_per_s for device in alike])
+    return max(stdev(map(math.log, values)) for values in figures) if len(alike) > 1 else 0.0

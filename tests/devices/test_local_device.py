@@ -84,6 +84,22 @@ def test_a_cpu_whose_name_is_hidden_is_the_median_of_its_generation_and_as_uncer
     assert_says(local.note, "no profile", "median", "3 CPUs", "Zen 5 Turin")
 
 
+def test_a_hidden_cpu_is_the_one_with_the_same_cache_but_as_uncertain_as_all(catalog: Catalog) -> None:
+    kin = [turin("a", clock_hz=3e9, gb_per_s=500), turin("b", clock_hz=4e9, gb_per_s=500),
+           replace(turin("c", clock_hz=4.5e9, gb_per_s=500), l3_bytes=480 * 2**20)]  # fmt: skip
+    small = replace(catalog, cpus={cpu.id: cpu for cpu in kin})
+    hidden = {"cpu_name": "AMD EPYC", "cpu_signature": "AuthenticAMD 26 2", "isa": kin[0].isa}
+
+    local = cpu_of(small, core_count=2.0, l3_bytes=480.0 * 2**20, **hidden)
+    other = cpu_of(small, core_count=2.0, l3_bytes=33.0 * 2**20, **hidden)
+
+    assert device_of(local).peak_flops_per_s["vector"] == pytest.approx(2 * 4.5e9 * 64)
+    assert device_of(local).log_spread == pytest.approx(stdev([math.log(3), math.log(4), math.log(4.5)]))
+    assert (device_of(local).id, local.profile) == ("amd-epyc", None)
+    assert_says(local.note, "no profile", "480 MiB")
+    assert device_of(other).peak_flops_per_s["vector"] == pytest.approx(2 * 4e9 * 64)
+
+
 def test_clocks_that_the_machine_names_win_over_those_of_others(catalog: Catalog) -> None:
     kin = [turin(name, clock_hz=4e9, gb_per_s=500) for name in "abc"]
     small = replace(catalog, cpus={cpu.id: cpu for cpu in kin})
