@@ -98,7 +98,9 @@ def _from_relatives(machine: Machine, catalog: Catalog) -> tuple[Device | None, 
         f"it has no profile: {names} is used, of the {len(alike)} CPUs {words} the one with its last-level cache of "
         f"{format_bytes(machine.l3_bytes or 0.0)}, with a wider interval"
     )
-    return replace(_stand_in(same_cache, machine), log_spread=_log_spread(alike)), note
+    generations = {device.generation for device in same_cache}
+    stand_in = replace(_stand_in(same_cache, machine), log_spread=_log_spread(alike))
+    return replace(stand_in, generation=generations.pop()) if len(generations) == 1 else stand_in, note
 
 
 def _has_cache(cpu: Cpu, l3_bytes: float | None) -> bool:
