@@ -94,6 +94,36 @@ INFINITY_FABRIC_SOURCE = "to each of 7 others, both directions (AMD data sheet: 
 GRACE_LINK = "NVLink-C2C"
 """The link between a GPU and the Arm CPU on its board (NVIDIA GH200 product brief: Grace)."""
 
+GPU_OF_PROVIDER_NAME = {
+    # What a provider calls a GPU, where the published data resolves the name to none, or to the wrong one.
+    # HGX boards carry SXM modules, and the published form factor is SXM.
+    ("digitalocean", "NVIDIA HGX H100"): "H100 SXM5 80GB",
+    # PCIe cards with NVLink bridges: A100-80G-PCIe-NVLink and H100-80G-PCIe-NVLink in its API (core/flavors).
+    ("hyperstack", "NVIDIA A100 NVLink"): "A100 PCIe 80GB",
+    ("hyperstack", "NVIDIA H100 NVLink"): "H100 PCIe 80GB",
+    # Of the V100s of 16 GB, only the SXM2 module has NVLink (NVIDIA V100 data sheet).
+    ("coreweave", "Tesla V100 NVLink"): "Tesla V100 SXM2 16GB",
+    # Memory and form factor are those of the plain card; a higher clock could only make it faster.
+    ("novita", "RTX 4090 (High freq.)"): "GeForce RTX 4090",
+    ("novita", "RTX 5090 (High freq.)"): "GeForce RTX 5090",
+    # The only such cards of 96 GB are RTX PRO 6000 Blackwell (NVIDIA data sheets): WE is the Workstation Edition, SE is
+    # the Server Edition, for which the published data also takes a name without an edition.
+    ("akash", "RTX PRO 6000 WE"): "RTX PRO 6000 Blackwell Workstation",
+    ("dataoorts", "NVIDIA RTX PRO-A6000 SE"): "RTX PRO 6000 Blackwell Server",
+    ("packet-ai", "NVIDIA RTX 6000 Pro"): "RTX PRO 6000 Blackwell Server",
+}
+"""By provider and its name: the name in gpus.csv."""
+
+NO_PROFILE = {
+    # Why an accelerator has no profile, by what its name matches.
+    r"inferentia2?|trainium": "it runs models that AWS Neuron has compiled, not PyTorch's own kernels",
+    r".*(GB[23]00|MI350X|GTX 1050 Ti).*": "no data sheet of it is among the profiles",
+    r"A800.*": "the PCIe and the SXM4 card have this name, and the list does not say which",
+    r".*(1080 Ti 8GB|B300 180GB|L40 40GB|3060 8GB)": "the card of this name has another memory",
+    r".*\(\d+ GB mod\).*": "a modified card, whose memory bandwidth nobody publishes",
+    r".* CC \d+GB": "confidential computing is on, and nobody publishes what it costs",
+}
+
 GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
 """For types whose price row does not name their GPUs (AWS p3): nvidia-smi's name -> the name in gpus.csv."""
 
@@ -401,7 +431,7 @@ def price_file(
 ) -> str:
     """Return a provider's price file: the sources first, then each type once, with one line per region."""
     sources = Sources()
-    gpu_memory_gib = {gpu["name"]: float(gpu["memory_gb"]) for gpu in gpus}
+    gpu_memory_gib = {gpu["name"]: float(gpu["memory_gb"]) for gpu in (*gpus, *read_csv(ADDITIONS / "gpus.csv"))}
     full_size_memory_gib = {row["instance_type"]: row["memory_gib"] for row in rows}
     body: list[str] = []
     for name, machine_rows in by_instance(rows).items():
@@ -489,17 +519,17 @@ def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str
     elif "sold in 8x node" in row["notes"]:
         count = "8"
     name = row["accelerator_name"]
+    gpu = GPU_OF_PROVIDER_NAME.get((row["provider"], name), row["gpu_id"])
     memory_gib = float(row["accelerator_memory_gib_each"] or 0)
     if memory_gib and f"{memory_gib:g}GB" not in name:
         name = f"{name} {memory_gib:g}GB"
     if share:
-        return {"gpu": gpu_id(row["gpu_id"]), "gpu_share": share} if row["gpu_id"] else {"accelerator": name}
-    other_card = (
-        memory_gib and abs(memory_gib / gpu_memory_gib.get(row["gpu_id"], math.inf) - 1) > MEMORY_MISMATCH_RATIO
-    )
-    if not row["gpu_id"] or other_card:
-        return {"accelerator": name, "gpu_count": int(count)}
-    return {"gpu": gpu_id(row["gpu_id"]), "gpu_count": int(count)}
+        return {"gpu": gpu_id(gpu), "gpu_share": share} if gpu else {"accelerator": name}
+    other_card = memory_gib and abs(memory_gib / gpu_memory_gib.get(gpu, math.inf) - 1) > MEMORY_MISMATCH_RATIO
+    if not gpu or other_card:
+        why = next((why for pattern, why in NO_PROFILE.items() if re.fullmatch(pattern, name)), None)
+        return {"accelerator": name, "gpu_count": int(count)} | ({"no_profile": why} if why else {})
+    return {"gpu": gpu_id(gpu), "gpu_count": int(count)}
 
 
 def terms_of(row: Row) -> list[str]:

@@ -144,7 +144,8 @@ def _problem(
 ) -> tuple[RejectionCode, str] | None:
     """Return code and reason if the machine cannot be predicted; one with an accelerator never counts as a CPU."""
     if machine.accelerator is not None and gpu is None:
-        return "no-device-profile", f"{machine.accelerator!r} matches no single device profile"
+        reason = f": {machine.no_profile}" if machine.no_profile else ""
+        return "no-device-profile", f"{machine.accelerator!r} matches no single device profile{reason}"
     if machine.gpu_share is not None:
         share = "a part" if machine.gpu_share == "fractional" else machine.gpu_share
         return "fractional-gpu", f"offers {share} of one {machine.gpu or 'GPU'}, not a whole one"

@@ -44,7 +44,10 @@ _FUTURE_DAYS_ALLOWED = 366
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The hardware of an instance type, from its file. `accelerator` is a provider's name of a GPU or other device."""
+    """The hardware of an instance type, from its file.
+
+    `accelerator` is a provider's name of a GPU or other device, and `no_profile` says why it has none.
+    """
 
     vcpus: int | None = None
     usable_vcpus: int | None = None
@@ -56,6 +59,7 @@ class Machine:
     gpu_share: str | None = None
     network_bytes_per_s: float | None = None
     accelerator: str | None = None
+    no_profile: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

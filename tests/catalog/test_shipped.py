@@ -124,6 +124,14 @@ def test_other_accelerators_are_rejected_and_never_taken_for_a_cpu(
         ("lambda/global/NVIDIA GH200 96GB", "gh200-96gb", 2.29),
         ("jarvis-labs/global/NVIDIA A100 40GB", "a100-sxm4-40gb", 0.89),
         ("verda/global/Tesla V100 16GB", "v100-sxm2-16gb", 0.14),
+        ("digitalocean/global/NVIDIA HGX H100 80GB SXM", "h100-sxm5-80gb", 3.39),
+        ("hyperstack/global/NVIDIA H100 NVLink 80GB NVLink", "h100-pcie-80gb", 1.95),
+        ("hyperstack/global/NVIDIA A100 NVLink 80GB NVLink", "a100-pcie-80gb", 1.40),
+        ("coreweave/global/Tesla V100 NVLink 16GB NVLink", "v100-sxm2-16gb", 0.80),
+        ("novita/global/RTX 4090 (High freq.) 24GB PCIe", "rtx-4090", 0.69),
+        ("novita/global/RTX 5090 (High freq.) 32GB PCIe", "rtx-5090", 0.72),
+        ("dataoorts/global/NVIDIA RTX PRO-A6000 SE 96GB", "rtx-pro-6000-blackwell-server", 1.65),
+        ("packet-ai/global/NVIDIA RTX 6000 Pro 96GB PCIe", "rtx-pro-6000-blackwell-server", 0.66),
     ],
 )
 def test_a_gpu_is_found_by_the_name_that_its_provider_uses(
@@ -133,10 +141,16 @@ def test_a_gpu_is_found_by_the_name_that_its_provider_uses(
     assert (offer.gpu, offer.gpu_count, price_of(offer).usd_per_hour) == (gpu, 1, usd_per_hour)
 
 
+def test_a_marketplace_card_of_the_workstation_edition_is_found(shipped: Catalog) -> None:
+    offer = offer_of(shipped, "akash/global/RTX PRO 6000 WE 96GB PCIe [marketplace]")
+    assert (offer.gpu, offer.prices[0].usd_per_hour) == ("rtx-pro-6000-blackwell-workstation", 1.51)
+
+
 def test_no_offer_is_without_a_device_profile_that_its_name_finds(shipped: Catalog) -> None:
     names = [row.reason.split("'")[1] for row in shipped.rejected if row.code == "no-device-profile"]
-    assert len(names) == 92 - 44
+    assert len(names) == 92 - 44 - 8
     assert [name for name in names if find_rented_gpu(shipped, name)] == []
+    assert [row for row in shipped.rejected if row.code == "no-device-profile" and "profile: " not in row.reason] == []
 
 
 def test_n4_is_emerald_rapids_though_its_lscpu_hides_the_model(shipped: Catalog) -> None:
