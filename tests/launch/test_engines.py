@@ -170,12 +170,14 @@ def test_dstack_is_told_of_arm_and_that_a_cpu_is_enough() -> None:
     assert (resources["cpu"], resources["gpu"]) == ("arm:1..", 0)
 
 
-# By the engines' own packages. They are large and need not be here: pip install skypilot, pip install dstack.
+# By the engines' own packages. They are large and need not be here: `pip install skypilot dstack`, into any environment
+# whose interpreter is then named by ENGINES_PYTHON.
 
 SKYPILOT_ROWS = """\
 InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch
 g5.xlarge,4.0,16.0,A10G,1.0,,1.006,0.4,us-east-1,us-east-1a,x86_64
 g5.48xlarge,192.0,768.0,A10G,8.0,,16.288,6.0,us-east-1,us-east-1a,x86_64
+g7e.2xlarge,8.0,64.0,RTXPRO6000,1.0,,3.36,1.3,us-east-1,us-east-1a,x86_64
 c8g.xlarge,4.0,8.0,,,,0.16,0.06,us-east-1,us-east-1a,arm64
 """
 """In the shape of SkyPilot's own catalog, which it would fetch."""
@@ -183,9 +185,19 @@ LOAD_SKYPILOT = """
 import json, sys, sky
 task = sky.Task.from_yaml(sys.argv[1])
 (resources,) = task.resources
+stop = resources.autostop_config
 print(json.dumps([str(resources.cloud), resources.region, resources.instance_type, resources.accelerators,
-                  resources.use_spot, resources.disk_size, resources.autostop_config.idle_minutes,
-                  resources.autostop_config.down, task.num_nodes]))
+                  resources.use_spot, resources.disk_size, stop and stop.idle_minutes, stop and stop.down,
+                  task.num_nodes]))
+"""
+LOAD_SKYPILOT_SERVICE = """
+import json, sys, sky
+from sky.serve.serve_utils import validate_service_task
+task = sky.Task.from_yaml(sys.argv[1])
+validate_service_task(task, pool=False)
+(resources,) = task.resources
+print(json.dumps([resources.instance_type, resources.accelerators, resources.ports, task.service.readiness_path,
+                  task.service.min_replicas, resources.max_hourly_cost]))
 """
 LOAD_DSTACK = """
 import json, sys, yaml
@@ -195,17 +207,29 @@ print(json.dumps([task.type, [backend.value for backend in task.backends], task.
                   task.spot_policy.value, task.resources.gpu.name, task.resources.gpu.count.max, task.idle_duration,
                   task.max_duration, task.commands[-1], task.nodes]))
 """
+LOAD_DSTACK_SERVICE = """
+import json, sys, yaml
+from dstack._internal.core.models.configurations import parse_run_configuration
+task = parse_run_configuration(yaml.safe_load(open(sys.argv[1])))
+replicas = getattr(task.replicas, "max", task.replicas)
+print(json.dumps([task.type, task.instance_types, task.port.container_port, replicas, task.max_price]))
+"""
+PYTHON = os.environ.get("ENGINES_PYTHON", sys.executable)
 HOSTILE_SCRIPT = "train.py --name 'a: b # \"c\" {d} %s'"
 
 
 def loaded(program: str, text: str, *, home: Path) -> Any:
-    """Return the output of the program for the task file, with an empty home folder."""
+    """Return the output of the program for the task file, with an empty home folder; skip without the package."""
+    package = "sky" if "import json, sys, sky" in program else "dstack"
+    if subprocess.run([PYTHON, "-c", f"import {package}"], check=False, capture_output=True).returncode:
+        pytest.skip(f"{package} is not installed")
+    catalog = home / ".sky" / "catalogs" / "v8" / "aws" / "vms.csv"
+    catalog.parent.mkdir(parents=True)
+    catalog.write_text(SKYPILOT_ROWS)
     file = home / "task.yaml"
     file.write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(file)],
-        env={**os.environ, "HOME": str(home)}, check=True, capture_output=True, text=True,
-    )  # fmt: skip
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"HOME": str(home)}
+    done = subprocess.run([PYTHON, "-c", program, str(file)], env=env, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -218,13 +242,11 @@ def loaded(program: str, text: str, *, home: Path) -> Any:
          ["AWS", "us-east-1", "g5.xlarge", {"A10G": 1}, True, 100, 10, True, 1]),
         (GRAVITON, ["AWS", "us-east-1", "c8g.xlarge", None, False, 100, 10, False, 1]),
         (TWO_MACHINES, ["AWS", "us-east-1", "g5.48xlarge", {"A10G": 8}, False, 100, 10, False, 2]),
+        (quote("g7e.2xlarge", device="rtx-pro-6000-blackwell-server"),
+         ["AWS", "us-east-1", "g7e.2xlarge", {"RTXPRO6000": 1}, False, 100, 10, False, 1]),
     ],
 )  # fmt: skip
 def test_skypilot_reads_what_was_meant(of: Quote, kept: list[Any], tmp_path: Path) -> None:
-    pytest.importorskip("sky")
-    catalog = tmp_path / ".sky" / "catalogs" / "v8" / "aws" / "vms.csv"
-    catalog.parent.mkdir(parents=True)
-    catalog.write_text(SKYPILOT_ROWS)
     text = yaml_text(skypilot.task_values(task(of, script=HOSTILE_SCRIPT)), comments=["a\nname: other"])
     assert loaded(LOAD_SKYPILOT, text, home=tmp_path) == kept
 
@@ -232,7 +254,6 @@ def test_skypilot_reads_what_was_meant(of: Quote, kept: list[Any], tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("of", LAUNCHABLE, ids=instance_label)
 def test_dstack_reads_what_was_meant(of: Quote, tmp_path: Path) -> None:
-    pytest.importorskip("dstack")
     values = dstack.task_values(task(of, script=HOSTILE_SCRIPT, max_duration_s=5400.0))
     assert values["commands"][-1].endswith(HOSTILE_SCRIPT)
     is_gpu = of.device.kind == "gpu"
@@ -241,3 +262,13 @@ def test_dstack_reads_what_was_meant(of: Quote, tmp_path: Path) -> None:
         [dstack.GPU_NAMES[of.device.id].partition(":")[0]] if is_gpu else None, of.device.count if is_gpu else 0,
         600, 5400, values["commands"][-1], of.instance_count if of.instance_count > 1 else None,
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_both_read_the_service_that_was_meant(tmp_path: Path) -> None:
+    served = task(A10G, port=8000, replica_count=3, max_usd_per_hour=2.0, variables=("HF_TOKEN",))
+    sky_file, dstack_file = (yaml_text(engine.task_values(served), comments=[]) for engine in (skypilot, dstack))
+    found = loaded(LOAD_DSTACK_SERVICE, dstack_file, home=tmp_path / "dstack")
+    assert found == ["service", ["g5.xlarge"], 8000, 3, 2.0]
+    found = loaded(LOAD_SKYPILOT_SERVICE, sky_file, home=tmp_path / "sky")
+    assert found == ["g5.xlarge", {"A10G": 1}, ["8000"], "/", 3, 2.0]

@@ -16,9 +16,11 @@ GPU_NAMES = {
     "a100-sxm4-80gb": "A100-80GB", "a10g": "A10G", "a40": "A40", "b200": "B200", "h100-nvl-94gb": "H100",
     "h100-pcie-80gb": "H100", "h100-sxm5-80gb": "H100", "h200-sxm-141gb": "H200", "l4": "L4", "l40": "L40",
     "l40s": "L40S", "p100-pcie-16gb": "P100", "p4": "P4", "quadro-rtx-6000": "RTX6000", "rtx-4090": "RTX4090",
-    "rtx-a6000": "A6000", "t4": "T4", "v100-pcie-16gb": "V100", "v100-sxm2-16gb": "V100", "v100-sxm2-32gb": "V100-32GB",
+    "rtx-5090": "RTX5090", "rtx-a6000": "A6000", "rtx-pro-6000-blackwell-server": "RTXPRO6000", "t4": "T4",
+    "v100-pcie-16gb": "V100", "v100-sxm2-16gb": "V100", "v100-sxm2-32gb": "V100-32GB",
 }  # fmt: skip
-"""Names from github.com/skypilot-org/skypilot-catalog, catalogs/v8/common/accelerators.csv."""
+"""Names from github.com/skypilot-org/skypilot-catalog, catalogs/v8/common/accelerators.csv; of the RTX PRO 6000 and
+RTX 5090 from skypilot 0.14.1, sky/catalog/gcp_catalog.py and data_fetchers/fetch_aws.py and fetch_runpod.py."""
 _GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
     "runpod": {
         "a100-sxm4-80gb": "A100-80GB-SXM",
