@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 CUDA = torch.device("cuda:0")
 OUT = FOLDER / "some-gpu"
-NETS = sorted((ROOT / "scripts/nets").glob("*.py"))
+OPERATORS = ("__init__", "operators")
+"""Not nets: `scripts/measure_steps.py` times single operators."""
+NETS = [net for net in sorted((ROOT / "scripts/nets").glob("*.py")) if net.stem not in OPERATORS]
 
 
 def event(name: str, *, us: float = 0.0, on_gpu: bool = False, **more: Any) -> SimpleNamespace:

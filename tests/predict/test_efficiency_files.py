@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shipped_fit import file_name
 
 from advisor.calibrate.own_efficiencies import WHOLE_STEPS
 from advisor.catalog.overlay import load_catalog
-from advisor.fit.files import file_name, yaml_text
+from advisor.fit.files import yaml_text
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.lowering import lower
 from advisor.predict.roofline import step_times
