@@ -12,6 +12,7 @@ from torch import nn
 
 from advisor import recommend
 from advisor.answers.ranking import rank
+from advisor.calibrate import measured_beside
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.calibrate.store import Stored
@@ -29,6 +30,12 @@ from tests.model_files import TWO_LAYERS
 from tests.says import assert_says
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def machine_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes, such as other tests, do not make a step a disturbed one."""
+    monkeypatch.setattr(measured_beside, "TAKEN_CPU_COUNT", float("inf"))
 
 
 @pytest.fixture(scope="module")

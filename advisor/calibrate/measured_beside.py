@@ -73,8 +73,9 @@ def measure_here(
         except AdvisorError as error:
             problems.append(f"not measured on this machine's {local.id}: {error.message}")
             continue
+        step = replace(step, is_disturbed=_is_disturbed(step, local))
         steps.append(step)
-        anchors.append(anchor)
+        anchors += [] if step.is_disturbed else [anchor]
         problems += _disturbances(step, local)
     if not (steps or problems):
         problems.append("not measured: no device of this machine can be predicted; `advise devices` says why")
@@ -88,12 +89,16 @@ def _disturbances(step: MeasuredStep, local: LocalDevice) -> Iterator[str]:
             f"the steps timed on this machine's {local.id} vary by {units.format_ratio(step.iqr_ratio)}: close other "
             "programs and measure again"
         )
-    used_count = max(1, int(local.device.core_count)) if local.device and local.device.kind == "cpu" else 1
-    if step.others_cpu_count > TAKEN_CPU_COUNT + spare_cpu_count(local, used_cpu_count=used_count):
+    if step.is_disturbed:
         yield (
-            f"other processes kept {step.others_cpu_count:.1f} CPUs busy while this machine's {local.id} was timed: "
-            "close them and measure again"
+            f"other processes kept {step.others_cpu_count:.1f} CPUs busy while this machine's {local.id} was timed, so "
+            "its time is not used: close them and measure again"
         )
+
+
+def _is_disturbed(step: MeasuredStep, local: LocalDevice) -> bool:
+    used_count = max(1, int(local.device.core_count)) if local.device and local.device.kind == "cpu" else 1
+    return step.others_cpu_count > TAKEN_CPU_COUNT + spare_cpu_count(local, used_cpu_count=used_count)
 
 
 def _chosen(here: Sequence[LocalDevice], name: str | None) -> Iterator[tuple[LocalDevice, Device]]:

@@ -217,6 +217,7 @@ class MeasuredStep:
     - `step_s`: the median of the faster half of `step_count` steps, and the range of 90 % of them
     - `iqr_ratio`: interquartile range of the steps over their median
     - `others_cpu_count`: CPUs that other processes kept busy during the timing; 0 if not checked
+    - `is_disturbed`: they were CPUs that the step needed; no prediction rests on such a step
     - `predicted_s`: the prediction without this measurement, from `time_source`
     - `carried_ratio`: the factor applied to the times of other devices of the same kind, where the step has the same
       bottleneck
@@ -231,6 +232,7 @@ class MeasuredStep:
     step_count: int
     iqr_ratio: float
     others_cpu_count: float = 0.0
+    is_disturbed: bool = False
     predicted_s: Interval
     time_source: TimeSource
     carried_ratio: float

@@ -304,11 +304,15 @@ def wheel_notes(quotes: Iterable[Quote]) -> Iterator[str]:
 def measured_notes(steps: Iterable[MeasuredStep]) -> Iterator[str]:
     """Yield, for each step, its time, the wait for data, and the effect on predictions for other devices."""
     for step in steps:
-        yield (
-            f"measured here: a step at batch {step.batch:,} in {step.precision} takes "
-            f"{interval_text(step.step_s)} on {step.device.name} ({step.step_count:,} steps); predicted: "
-            f"{interval_text(step.predicted_s)}, {_difference(step.predicted_s.mid / step.step_s.mid)}."
+        measured = (
+            f"measured here: a step at batch {step.batch:,} in {step.precision} takes {interval_text(step.step_s)} on "
+            f"{step.device.name} ({step.step_count:,} steps)"
         )
+        predicted = f"predicted: {interval_text(step.predicted_s)}"
+        if step.is_disturbed:
+            yield f"{measured}, disturbed by other processes and therefore not used; {predicted}."
+            continue
+        yield f"{measured}; {predicted}, {_difference(step.predicted_s.mid / step.step_s.mid)}."
         if step.loader_wait_s is not None:
             yield f"between two steps, the device waited {units.format_duration(step.loader_wait_s)} for data."
         yield _carried(step)

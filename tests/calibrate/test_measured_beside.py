@@ -171,10 +171,11 @@ def test_others_that_keep_the_cpus_of_the_step_busy_are_said(thread_count: int, 
     # Four cores compute; where a fifth hardware thread is there, others may have it.
     machine = replace(CPU, thread_count=thread_count)
 
-    problems = measured(machine, timer=Timer(others_cpu_count=1.2)).problems
+    found = measured(machine, timer=Timer(others_cpu_count=1.2))
 
-    said = "other processes kept 1.2 CPUs busy while this machine's cpu was timed: close them and measure again"
-    assert problems == ((said,) if is_said else ())
+    assert [step.is_disturbed for step in found.steps] == [is_said]
+    assert (len(found.anchors), len(found.problems)) == ((0, 1) if is_said else (1, 0))
+    assert all("1.2 CPUs" in problem for problem in found.problems)
 
 
 def test_without_a_device_that_can_be_predicted_it_says_so() -> None:

@@ -60,3 +60,10 @@ def test_what_the_device_waited_for_its_data_is_said() -> None:
 
 def test_without_a_timed_step_nothing_is_said() -> None:
     assert list(measured_notes([])) == []
+
+
+def test_a_disturbed_step_is_marked_and_not_compared() -> None:
+    (note,) = measured_notes([replace(step("cpu", carried_ratio=1.0), is_disturbed=True)])
+    assert "disturbed" in note
+    assert " less" not in note
+    assert " more" not in note
