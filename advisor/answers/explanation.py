@@ -11,6 +11,7 @@ from advisor import units
 from advisor.answers.ranking import rank
 from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
+from advisor.cost.job import job_for
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
@@ -30,6 +31,7 @@ from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
+from advisor.scale.predict_on_all import predict_on_all
 
 _Subject: TypeAlias = tuple[NamedMachine, Quote | None]
 """A machine to explain the step on, and its quote if it is in the ranking."""
@@ -173,6 +175,15 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
 def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
     options = question.options
+    if question.workload.generation is not None:
+        return predict_on_all(
+            question.workload,
+            devices=[replace(machine.device, gpu_count=1)],
+            efficiencies=question.catalog.efficiencies,
+            batches=batches,
+            options=replace(options, gpus=None, max_gpus=None, tensor_parallel=None, pipeline_parallel=None),
+            job=job_for(question.workload, options),
+        )
     predictions = predict(
         question.workload,
         devices=[machine.device],

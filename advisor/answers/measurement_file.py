@@ -4,13 +4,13 @@ import csv
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import UsageError
 from advisor.files.regular_file import read_regular_file
@@ -20,11 +20,12 @@ from advisor.workload.sources import kind_of
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+RowT = TypeVar("RowT")
+
 _COLUMNS = tuple(field.name for field in fields(TimedStep))
 _OPTIONAL = frozenset(field.name for field in fields(TimedStep) if field.default is not MISSING)
 _RELEASE = re.compile(r"(\d+\.\d+)?")
 _MOST_BATCH = 10**9
-_HINT = f"the columns are {', '.join(_COLUMNS)}"
 
 
 def read_measurements(path: Path) -> tuple[Measurement, ...]:
@@ -32,20 +33,44 @@ def read_measurements(path: Path) -> tuple[Measurement, ...]:
 
     A cell of a column that has a default may be empty, or the whole column missing. Raises `UsageError`.
     """
+    return tuple(
+        _measurement(cells, path=path, line=line)
+        for cells, line in read_table(path, columns=_COLUMNS, optional=_OPTIONAL)
+    )
+
+
+def table_text(path: Path) -> str:
+    """Return the text of a table; raise `UsageError` for a file that cannot be read."""
     try:
-        text = read_regular_file(path).decode("utf-8-sig")
-        rows = csv.DictReader(StringIO(text, newline=""), strict=True)
-        _check_columns(rows.fieldnames or (), path)
-        measurements = tuple(_measurement(cells, path=path, line=rows.line_num) for cells in rows)
+        return read_regular_file(path).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8 text", hint="save the table as CSV in UTF-8") from None
+
+
+def read_table(
+    path: Path, *, columns: Sequence[str], optional: Collection[str]
+) -> Iterator[tuple[Mapping[str, str], int]]:
+    """Yield the given cells of each row with its line; raise `UsageError` for unknown columns, and for no rows.
+
+    An empty cell of an optional column is left out.
+    """
+    rows = csv.DictReader(StringIO(table_text(path), newline=""), strict=True)
+    try:
+        _check_columns(rows.fieldnames or (), path, columns=columns, optional=optional)
+        for cells in rows:
+            if None in cells or None in cells.values():
+                problem = "has not as many cells as there are columns"
+                raise UsageError(f"{path}:{rows.line_num}: {problem}", hint="quote a cell that holds a comma")
+            yield (
+                {name: cell.strip() for name, cell in cells.items() if cell.strip() or name not in optional},
+                rows.line_num,
+            )
     except csv.Error as error:
         raise UsageError(f"{path}:{rows.line_num}: {error}", hint="save the table as comma-separated values") from None
-    if not measurements:
+    if rows.line_num < 2:
         raise UsageError(f"{path}: holds no measurement", hint="add a row below the columns' names")
-    return measurements
 
 
 def source_of(measurement: Measurement) -> str:
@@ -63,47 +88,53 @@ def _found(path: str, measurement: Measurement) -> str:
     return str(beside) if beside.exists() else path
 
 
-def _check_columns(found: Sequence[str], path: Path) -> None:
+def _check_columns(found: Sequence[str], path: Path, *, columns: Sequence[str], optional: Collection[str]) -> None:
+    all_columns = f"the columns are {', '.join(columns)}"
     for name in found:
-        if name not in _COLUMNS:
-            close = get_close_matches(name, _COLUMNS, n=1)
+        if name not in columns:
+            close = get_close_matches(name, columns, n=1)
             raise UsageError(
                 f"{path}:1: {name}: no such column",
-                hint=f"did you mean {close[0]}?" if close else f"remove it; {_HINT}",
+                hint=f"did you mean {close[0]}?" if close else f"remove it; {all_columns}",
             )
         if found.count(name) > 1:
             raise UsageError(f"{path}:1: {name}: the column comes twice", hint="remove one of them")
-    for name in _COLUMNS:
-        if name not in found and name not in _OPTIONAL:
-            raise UsageError(f"{path}:1: {name}: the column is missing", hint=_HINT)
+    for name in columns:
+        if name not in found and name not in optional:
+            raise UsageError(f"{path}:1: {name}: the column is missing", hint=all_columns)
 
 
-def _measurement(cells: Mapping[Any, Any], *, path: Path, line: int) -> Measurement:
+def read_row(adapter: "TypeAdapter[RowT]", cells: Mapping[str, str], *, path: Path, line: int, **others: Any) -> RowT:
+    """Return the record of a row; raise `UsageError` that names the cell if it is invalid."""
     from pydantic import ValidationError
 
-    if None in cells or None in cells.values():
-        problem = "has not as many cells as there are columns"
-        raise UsageError(f"{path}:{line}: {problem}", hint="quote a cell that holds a comma")
-    given = {name: cell.strip() for name, cell in cells.items() if cell.strip() or name not in _OPTIONAL}
     try:
-        measurement = _adapter().validate_python({**given, "file": str(path), "line": line})
+        row = adapter.validate_python({**cells, **others})
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         column = str(first["loc"][0])
-        raise _cell_error(path, line, column, found=cells[column], expected=first["msg"].lower()) from None
+        raise cell_error(path, line, column, found=cells.get(column, ""), expected=first["msg"].lower()) from None
     for column in ("model", "device", "source"):
-        if not given[column]:
-            raise _cell_error(path, line, column, found="", expected="it may not be empty")
+        if not cells[column]:
+            raise cell_error(path, line, column, found="", expected="it may not be empty")
+    return row
+
+
+def _measurement(cells: Mapping[str, str], *, path: Path, line: int) -> Measurement:
+    measurement = read_row(_adapter(), {**cells, "line": str(line)}, path=path, line=line, file=str(path))
     if not _RELEASE.fullmatch(measurement.torch):
-        raise _cell_error(path, line, "torch", found=cells["torch"], expected="it is a release of PyTorch, as 2.9")
+        raise cell_error(
+            path, line, "torch", found=cells.get("torch", ""), expected="it is a release of PyTorch, as 2.9"
+        )
     if not 1 <= measurement.batch < _MOST_BATCH:
-        raise _cell_error(path, line, "batch", found=cells["batch"], expected="it is a count from 1, below 1e9")
+        raise cell_error(path, line, "batch", found=cells.get("batch", ""), expected="it is a count from 1, below 1e9")
     if not 0 < measurement.step_s < math.inf:
-        raise _cell_error(path, line, "step_s", found=cells["step_s"], expected="it is a time in seconds above 0")
+        raise cell_error(path, line, "step_s", found=cells["step_s"], expected="it is a time in seconds above 0")
     return measurement
 
 
-def _cell_error(path: Path, line: int, column: str, *, found: str, expected: str) -> UsageError:
+def cell_error(path: Path, line: int, column: str, *, found: str, expected: str) -> UsageError:
+    """Return the error of a cell."""
     return UsageError(f"{path}:{line}: {column}: found {found!r}: {expected}", hint="mend the cell, or remove the row")
 
 

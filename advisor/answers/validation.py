@@ -11,6 +11,7 @@ import numpy as np
 
 from advisor.answers.accuracy_score import score
 from advisor.answers.measurement_file import family_of, read_measurements, source_of
+from advisor.answers.served_validation import ServedRun, is_served_table, predict_served_runs, prepare_served
 from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
@@ -85,7 +86,8 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
     "cpu" and "cuda:0" are those of this machine, with their calibrations. Raises `UsageError` for a file that is no
     table of measurements.
     """
-    measurements = [measurement for file in files for measurement in read_measurements(file)]
+    served = [file for file in files if is_served_table(file)]
+    measurements = [one for file in files if file not in served for one in read_measurements(file)]
     catalog = load_catalog(
         profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
     )
@@ -96,6 +98,9 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
         catalog = with_calibrations(catalog, calibrations_in_force(machine, catalog).calibrations)
     prepared = prepare(measurements, catalog, timeout_s=options.timeout, here=here, on_progress=on_progress)
     rows = predict_runs(prepared, catalog)
+    of_service = prepare_served(served, catalog, timeout_s=options.timeout, on_progress=on_progress)
+    rows += predict_served_runs([run for run in of_service if isinstance(run, ServedRun)], catalog)
+    rows += [row for row in of_service if isinstance(row, FailedRow)]
     accuracy = score(
         [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
     )

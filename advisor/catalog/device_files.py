@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from advisor.catalog.fields import RecordT, read_record
 from advisor.catalog.strict_yaml import Node, did_you_mean, read_documents
@@ -12,6 +12,7 @@ from advisor.errors import ProfileError
 from advisor.records.billing import ExtraCosts
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
+from advisor.records.engine import Engine, EngineIsa
 from advisor.records.price import PriceErrors
 
 DeviceT = TypeVar("DeviceT", Gpu, Cpu)
@@ -97,6 +98,19 @@ def read_efficiency(root: Node) -> Efficiency:
         hint = "add one: it is used for every family without an entry"
         raise root["families"].error(f"no entry {ANY!r}", hint=hint)
     return efficiency
+
+
+def read_engines(files: Iterable[Path]) -> dict[str, Engine]:
+    """Return the inference engines by name; raise `ProfileError` for one without costs of a GPU and of AVX2."""
+    engines = {}
+    for root in _roots(files):
+        engine = read_record(Engine, root, zero_allowed=("kernel_core_s", "all_reduce_s"))
+        unknown = sorted({*engine.costs} - {*get_args(EngineIsa)})
+        if unknown or not engine.costs:
+            hint = f"the instruction sets are {', '.join(get_args(EngineIsa))}"
+            raise root["costs"].error(f"no instruction set {', '.join(unknown)}" if unknown else "no costs", hint=hint)
+        engines[engine.name] = engine
+    return engines
 
 
 def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstance]:

@@ -29,6 +29,7 @@ class Layer:
     gpus: tuple[Path, ...] = ()
     cpus: tuple[Path, ...] = ()
     efficiencies: tuple[Path, ...] = ()
+    engines: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
     billing: Path | None = None
     extra_costs: Path | None = None
@@ -40,7 +41,7 @@ class Layer:
 
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
-        yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
+        yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.engines, *self.prices)
         single = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.wheels)
         yield from (file for file in single if file is not None)
         if self.measured is not None:
@@ -106,6 +107,7 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
         gpus=_yaml_files(folder / "devices/gpu"),
         cpus=_yaml_files(folder / "devices/cpu"),
         efficiencies=_yaml_files(folder / "efficiency"),
+        engines=_yaml_files(folder / "engines"),
         prices=_yaml_files(folder / "prices"),
         billing=present("billing.yaml"),
         extra_costs=present("extra_costs.yaml"),

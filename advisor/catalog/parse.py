@@ -11,6 +11,7 @@ from advisor.catalog.device_files import (
     read_by_provider,
     read_cpus,
     read_efficiencies,
+    read_engines,
     read_extra_costs,
     read_gpus,
     read_measured_instances,
@@ -28,6 +29,7 @@ from advisor.catalog.terms import TERM_KEYS, Terms, apply_terms, is_terms, joine
 from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
 from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
+from advisor.records.engine import Engine
 from advisor.records.price import Catalog, PriceErrors, PriceSource
 
 
@@ -37,6 +39,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     cpus: dict[str, Cpu] = {}
     our_devices: dict[str, Gpu | Cpu] = {}
     efficiencies: dict[tuple[object, ...], Efficiency] = {}
+    engines: dict[str, Engine] = {}
     measured: dict[tuple[str, str], MeasuredInstance] = {}
     rules: dict[str, BillingRule] = {}
     start_ups: dict[str, StartUp] = {}
@@ -52,6 +55,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             our_devices |= {**layer_gpus, **layer_cpus}
         for efficiency in read_efficiencies(layer.efficiencies):
             efficiencies.setdefault(_holds_for(efficiency), efficiency)
+        engines = read_engines(layer.engines) | engines
         if layer.billing is not None:
             rules = read_by_provider(BillingRule, layer.billing, zero_allowed=("minimum_s",)) | rules
         if layer.extra_costs is not None:
@@ -87,6 +91,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         gpus=gpus,
         cpus=cpus,
         efficiencies=tuple(efficiencies.values()),
+        engines=engines,
         offers=tuple(offers[: len(joined.offers)]),
         rejected=tuple(joined.rejected),
         unpredicted=tuple(offers[len(joined.offers) :]),

@@ -13,6 +13,8 @@ from advisor.records.prediction import BoolArray, IndexArray, Predictions
 TOLERATED_RATIO = 1.02
 """Cost of a smaller batch over that of the cheapest one up to which it is preferred: far less than the error of any
 prediction, and a smaller batch leaves memory for what no prediction knows."""
+KNEE_RATIO = 1.05
+"""Tokens per second at more requests in flight over those at the number chosen, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,7 +43,9 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     if predictions.is_tight is not None:
         safe = allowed & ~predictions.is_tight
         allowed = np.where(np.any(safe, axis=1, keepdims=True), safe, allowed)
-    if job.requests_per_day is None:
+    if job.generation is not None and job.requests_per_day is None:
+        index = _knee(predictions, allowed)
+    elif job.requests_per_day is None:
         job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
         must_be_fastest = job.objective == "time" or job.limits.deadline_s is not None or job.limits.max_usd is not None
         most_s = np.min(job_s, axis=1, keepdims=True) * (1.0 if must_be_fastest else TOLERATED_RATIO)
@@ -58,3 +62,15 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
         latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
         index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
     return BatchChoice(index=index, is_possible=is_possible, limits=limits)
+
+
+def _knee(predictions: Predictions, allowed: BoolArray) -> IndexArray:
+    """Return the index of the smallest number of requests in flight above which `KNEE_RATIO` is gained no more.
+
+    Requests wait longer for each token with every other one in flight, so that the last few percent are dear.
+    """
+    rate = np.where(allowed, predictions.batches / np.where(allowed, predictions.step_s, 1.0), 0.0)
+    best_later = np.maximum.accumulate(rate[:, ::-1], axis=1)[:, ::-1]
+    is_enough = allowed & (rate * KNEE_RATIO >= np.where(best_later > 0, best_later, np.inf))
+    index: IndexArray = np.argmax(is_enough, axis=1)
+    return index

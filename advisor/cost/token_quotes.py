@@ -2,7 +2,7 @@
 
 import math
 
-from advisor.records.answer import Interval, Job, TokenQuote
+from advisor.records.answer import Z_90, Interval, Job, TokenQuote
 from advisor.records.prediction import FloatArray, Predictions
 
 
@@ -17,6 +17,14 @@ def token_quote(
     if tokens is None or generation is None:
         return None
 
+    def first() -> Interval:
+        """Return the time to first token, whose error is its own."""
+        mid = float(tokens.first_s[device, batch])
+        if tokens.first_log_spread is None:
+            return interval(tokens.first_s)
+        factor = math.exp(Z_90 * float(tokens.first_log_spread[device, batch]))
+        return Interval(mid=mid, low=mid / factor, high=mid * factor)
+
     def interval(times_s: FloatArray) -> Interval:
         mid, low, high = (step_s / step_s[0] * times_s[device, batch]).tolist()
         return Interval(mid=mid, low=low, high=high)
@@ -24,7 +32,7 @@ def token_quote(
     per_million = job_usd / job.samples * 1e6
     compute_bound_from = float(tokens.compute_bound_from[device, batch])
     return TokenQuote(
-        ttft_s=interval(tokens.first_s),
+        ttft_s=first(),
         tpot_s=interval(tokens.between_s),
         decode_s=float(tokens.pass_s[device, batch]),
         output_tokens_per_s=float(predictions.batches[batch] * generation.output_tokens / step_s[0]),

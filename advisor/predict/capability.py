@@ -19,6 +19,7 @@ from advisor.predict.sustained import (
     streaming_ratio,
 )
 from advisor.records.device import REFERENCE_HOST_HZ, REFERENCE_RESIDENT_THREADS, Cpu, Device, Gpu
+from advisor.records.engine import EngineIsa
 from advisor.records.prediction import Fleet
 from advisor.records.price import Offer
 
@@ -177,12 +178,21 @@ def cpu_device(
     memory_bytes: float,
     threads_per_core: int | None = None,
     read_bytes_per_s: float | None = None,
+    numa_nodes: int | None = None,
 ) -> Device | None:
-    """Return some cores of a CPU, with their memory and measured bandwidth, if any; None if its clock is unknown."""
+    """Return some cores of a CPU, with their memory and measured bandwidth, if any; None if its clock is unknown.
+
+    Without `numa_nodes`, each socket is one.
+    """
     clock_hz = sustained_clock_hz(cpu)
     if clock_hz is None:
         return None
     cores = vcpus / (threads_per_core or cpu.threads_per_core or 1)
+    nodes = numa_nodes or max(1, math.ceil(cores / (cpu.cores_per_socket or math.inf)))
+    memory_bytes_per_s = read_bytes_per_s or cpu_memory_bytes_per_s(cpu, vcpus=vcpus)
+    node_bytes_per_s = memory_bytes_per_s / nodes
+    if nodes > 1:  # all nodes together are often measured below the sum of their own rates
+        node_bytes_per_s = max(node_bytes_per_s, cpu_memory_bytes_per_s(cpu, vcpus=max(1, vcpus // nodes)))
     fp32_per_cycle = fp32_flops_per_cycle(cpu)
     cycles_per_s = cores * clock_hz
     wide_cycles_per_s = cycles_per_s * _avx512_clock_ratio(cpu)
@@ -208,7 +218,7 @@ def cpu_device(
         core_count=cores,
         peak_flops_per_s=peaks,
         memory_bytes=memory_bytes,
-        memory_bytes_per_s=read_bytes_per_s or cpu_memory_bytes_per_s(cpu, vcpus=vcpus),
+        memory_bytes_per_s=memory_bytes_per_s,
         cache_bytes=(cpu.l3_bytes or 0.0) * _socket_share(cpu, cores=cores) + (cpu.l2_bytes_per_core or 0.0) * cores,
         cache_bytes_per_s=_CACHE_BYTES_PER_CYCLE * cycles_per_s,
         near_cache_bytes=(cpu.l2_bytes_per_core or 0.0) * cores,
@@ -217,10 +227,25 @@ def cpu_device(
         has_matrix_unit="amx_bf16" in cpu.isa,
         sustained_compute_ratio=cpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=cpu.sustained_memory_ratio or 1.0,
+        isa=_engine_isa(cpu),
+        numa_nodes=nodes,
+        node_bytes_per_s=node_bytes_per_s,
     )
 
 
-def whole_cpu_device(cpu: Cpu, *, cores: int | None, measured_bytes_per_s: float | None = None) -> Device:
+def _engine_isa(cpu: Cpu) -> EngineIsa:
+    """Return the widest instruction set for which engines have kernels; x86 without AVX2 counts as AVX2."""
+    if "asimd" in cpu.isa:
+        return "arm"
+    known: tuple[tuple[str, EngineIsa], ...] = (
+        ("amx_bf16", "amx"), ("avx512_bf16", "avx512_bf16"), ("avx512f", "avx512"),
+    )  # fmt: skip
+    return next((isa for feature, isa in known if feature in cpu.isa), "avx2")
+
+
+def whole_cpu_device(
+    cpu: Cpu, *, cores: int | None, measured_bytes_per_s: float | None = None, numa_nodes: int | None = None
+) -> Device:
     """Return a device with all cores of one socket, or with `cores` of them, as an instance would have.
 
     `measured_bytes_per_s` is the bandwidth of these cores, if known. The memory is unlimited, since it belongs to the
@@ -232,7 +257,9 @@ def whole_cpu_device(cpu: Cpu, *, cores: int | None, measured_bytes_per_s: float
     if cores is not None and all_cores is not None and not 1 <= cores <= all_cores:
         raise UsageError(f"{cpu.id} has {all_cores} cores, not {cores}", hint="give the physical cores of one socket")
     vcpus = (cores or all_cores or 1) * (cpu.threads_per_core or 1)
-    device = cpu_device(cpu, vcpus=vcpus, memory_bytes=math.inf, read_bytes_per_s=measured_bytes_per_s)
+    device = cpu_device(
+        cpu, vcpus=vcpus, memory_bytes=math.inf, read_bytes_per_s=measured_bytes_per_s, numa_nodes=numa_nodes
+    )
     if device is None:
         raise UsageError(f"the profile of {cpu.id} has no clock", hint="add base_hz or sustained_hz")
     return device

@@ -120,7 +120,7 @@ def question_of(
     Raises `CoverageError` under --strict, and `UsageError` where the options do not suit the workload.
     """
     check_coverage(workload, options)
-    workload, options = as_served(workload, options)
+    workload, options = as_served(workload, options, engines=catalog.engines)
     calibrated = calibrated or Stored()
     return Question(
         workload=workload,

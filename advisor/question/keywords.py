@@ -22,6 +22,10 @@ class Keywords(TypedDict, total=False):
     output_tokens: int | str | None
     concurrency: int | str
     weights: Literal["auto", "bf16", "fp8", "int8", "int4"]
+    sampling: Literal["truncated", "plain"]
+    engine: str
+    tensor_parallel: int | str | None
+    pipeline_parallel: int | str | None
     accumulate: int | str
     checkpoint_activations: bool
     gpus: int | str | None

@@ -1,7 +1,8 @@
 """Checks the options of served language models, and settles how an engine runs them."""
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError, LoadError, UsageError
 from advisor.predict.batches import batch_candidates
+from advisor.predict.step_memory import scaled
 from advisor.predict.weights import with_weights
+from advisor.records.engine import Engine
 from advisor.records.flag_values import flag_name, is_workload_file
 from advisor.records.options import Options
 from advisor.records.workload import Workload
@@ -57,7 +60,7 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
         raise UsageError("--batch and --concurrency both say how many requests are in flight", hint="keep one of them")
 
 
-def as_served(workload: Workload, options: Options) -> tuple[Workload, Options]:
+def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Engine]) -> tuple[Workload, Options]:
     """Return a served language model with the requested weights, and the options as an engine runs it.
 
     Engines fuse kernels, hold the whole model in half precision, and keep `--concurrency` requests in flight. Any other
@@ -82,9 +85,25 @@ def as_served(workload: Workload, options: Options) -> tuple[Workload, Options]:
             f"--weights {options.weights}: {workload.name} was saved with weights in {generation.weights}",
             hint="save it anew without --weights",
         )
+    engine = engines.get(options.engine)
+    if engine is None:
+        raise UsageError(
+            f"--engine {options.engine}: no such engine",
+            hint=f"the engines are {', '.join(sorted(engines))}",
+        )
     if options.concurrency:
         batch_candidates(options.concurrency, mode=workload.mode, source_batch=workload.batch, flag="--concurrency")
-    return with_weights(workload, options.weights), replace(
+    blocks = math.ceil(generation.token_count / engine.block_tokens) * engine.block_tokens
+    workload = replace(
+        workload,
+        memory=tuple(
+            replace(line, kv_cache=scaled(line.kv_cache, blocks / generation.token_count)) for line in workload.memory
+        )
+        if generation.engine is None
+        else workload.memory,
+    )
+    served = replace(generation, engine=engine, truncates_sampling=options.sampling == "truncated")
+    return with_weights(replace(workload, generation=served), options.weights), replace(
         options,
         batch=options.concurrency or options.batch,
         concurrency="",

@@ -140,6 +140,8 @@ class Device:
     - `issue_contention`: how much other instructions slow down fp32 products outside tensor cores, at most 1
     - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
     - `log_spread`: uncertainty of these figures, one standard deviation of the logarithm; 0 for a datasheet
+    - `isa`: the widest instruction set of a CPU for which engines have kernels, as in `EngineIsa`
+    - `numa_nodes`, `node_bytes_per_s`: NUMA nodes of a CPU instance, and the bandwidth of one of them
     """
 
     id: str
@@ -174,6 +176,9 @@ class Device:
     sustained_compute_ratio: float = 1.0
     sustained_memory_ratio: float = 1.0
     log_spread: float = 0.0
+    isa: str = ""
+    numa_nodes: int = 1
+    node_bytes_per_s: float = 0.0
     source: TimeSource = "datasheet"
 
 

@@ -3,8 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.records.engine import Engine
+
 WeightFormat = Literal["auto", "bf16", "fp8", "int8", "int4"]
 """Storage format of the weights of the repeated blocks; auto: the precision that the model computes in."""
+
+
+Sampling = Literal["truncated", "plain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +21,8 @@ class Generation:
     - `weights`: the storage format that the workload's rows and memory assume
     - `head_count`: attention heads, which tensor-parallel GPUs divide evenly; None if not known
     - `kv_head_count`: heads of keys and values
+    - `truncates_sampling`: tokens are sampled with top-k or top-p
+    - `engine`: the engine that serves the model; None in a saved workload, which any engine may serve
     """
 
     prompt_tokens: int
@@ -23,6 +30,8 @@ class Generation:
     weights: WeightFormat = "auto"
     head_count: int | None = None
     kv_head_count: int = 1
+    truncates_sampling: bool = True
+    engine: Engine | None = None
 
     @property
     def token_count(self) -> int:

@@ -9,6 +9,8 @@ from advisor.records.workload import Attention
 
 MeasuredMode = Literal["inference", "forward_backward", "training"]
 """`forward_backward` is a training step without its optimizer."""
+ServedMode = Literal["ttft", "tpot", "token"]
+"""What was measured of a served language model: TTFT, TPOT, and the time per output token of all requests together."""
 Known = Literal["calibrated", "device", "generation", "vendor", "nothing"]
 """The source of a prediction's efficiency: this machine, this device, another device of its generation,
 another generation of its vendor, or other vendors only."""
@@ -41,8 +43,12 @@ class TimedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement(TimedStep):
-    """A row of a measurements file, with its file and line."""
+    """A row of a measurements file, with its file and line.
 
+    For a served language model, `batch` is the requests in flight and `input` the tokens, as `256+128`.
+    """
+
+    mode: MeasuredMode | ServedMode  # type: ignore[assignment]  # `TimedStep` has the columns of steps
     file: str
     line: int
 

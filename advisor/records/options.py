@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from advisor import units
 from advisor.records.device import Architecture, CompileMode, Layout
-from advisor.records.generation import WeightFormat
+from advisor.records.generation import Sampling, WeightFormat
 from advisor.records.workload import Attention, Mode
 
 PrecisionChoice = Literal["auto", "half", "fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
@@ -71,6 +71,13 @@ class Options:
     weights: WeightFormat = _serving_flag(
         "auto", "storage format of the weight matrices in the blocks; auto: the model's precision"
     )
+    sampling: Sampling = _serving_flag(
+        "truncated",
+        "how tokens are drawn: truncated (top-k or top-p, as most models' generation_config asks), or plain",
+    )
+    engine: str = _serving_flag("vllm", "inference engine to predict, a file of profiles/engines", metavar="NAME")
+    tensor_parallel: int | None = _serving_flag(None, "GPUs that share each layer of a copy of the model", metavar="N")
+    pipeline_parallel: int | None = _serving_flag(None, "stages of layers in a copy of the model", metavar="N")
     accumulate: int = _flag(1, "gradient accumulation: micro-batches per GPU in one optimizer step", metavar="N")
     checkpoint_activations: bool = _flag(
         False, "recompute the activations of repeated blocks in the backward pass, which saves memory"

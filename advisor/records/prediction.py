@@ -89,6 +89,7 @@ class TokenTimes:
       infinity if never
     - `kv_cache_bytes`: of all requests in flight
     - `weight_bytes`: of one replica
+    - `first_log_spread`: standard deviation of log(measured / predicted) of `first_s`; that of the step if None
     """
 
     first_s: FloatArray
@@ -97,6 +98,7 @@ class TokenTimes:
     compute_bound_from: FloatArray
     kv_cache_bytes: FloatArray
     weight_bytes: FloatArray
+    first_log_spread: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

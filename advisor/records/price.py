@@ -7,6 +7,7 @@ from typing import Literal
 
 from advisor.records.billing import Billing
 from advisor.records.device import Architecture, Cpu, Efficiency, Gpu
+from advisor.records.engine import Engine
 
 PriceKind = Literal["on_demand", "spot", "commit_1y", "commit_3y", "owned"]
 PriceBasis = Literal["list", "minimum_live_offer", "median_live_offer", "published", "own_rate", "own_hardware"]
@@ -228,6 +229,7 @@ class Catalog:
     - `price_sources`: by provider
     - `own_dates`: dates of the user's own prices, each with an offer
     - `copies_at_hand`: measured copy rate in bytes/s to each GPU of this machine, by id
+    - `engines`: inference engines, by name
     """
 
     gpus: Mapping[str, Gpu]
@@ -244,6 +246,7 @@ class Catalog:
     price_errors: PriceErrors = field(default_factory=PriceErrors)
     price_sources: Mapping[str, PriceSource] = field(default_factory=dict)
     copies_at_hand: Mapping[str, float] = field(default_factory=dict)
+    engines: Mapping[str, Engine] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

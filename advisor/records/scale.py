@@ -60,6 +60,7 @@ class Spreading:
 
     - `gpus`, `machines`: exactly this number, of GPUs per machine and of machines
     - `max_gpus`, `max_machines`: at most this number
+    - `tensor`, `pipeline`: exactly this number of GPUs in a tensor-parallel group, and of pipeline stages
     """
 
     gpus: int | None = None
@@ -69,3 +70,5 @@ class Spreading:
     sharding: Sharding | None = None
     accumulate: int = 1
     checkpoint_activations: bool = False
+    tensor: int | None = None
+    pipeline: int | None = None

@@ -51,8 +51,10 @@ def service_settings(job: Job) -> str | None:
         in_flight = "the cheapest number of requests in flight"
     elif job.batch.isdecimal():
         in_flight = batch_text(int(job.batch), generation)
+    engine = generation.engine
+    by = f" by {engine.name} {engine.version}" if engine else ""
     return (
-        f"LLM serving: prompts of {generation.prompt_tokens:,} tokens, answers of "
+        f"LLM serving{by}: prompts of {generation.prompt_tokens:,} tokens, answers of "
         f"{generation.output_tokens:,}, {in_flight} per instance, "
         f"{_PRECISIONS.get(job.precision, job.precision)}, {_WEIGHTS[generation.weights]}, continuous batching, fused "
         "kernels, decode in a CUDA graph on GPUs"

@@ -51,6 +51,23 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
                 yield replace(common, accumulate=in_turn, pipeline=ways, data=groups, sharding=sharding)
 
 
+def served_plans(workload: Workload, *, gpu_count: int, asked: Spreading) -> Iterator[Plan]:
+    """Yield the plans of a served language model on `gpu_count` GPUs of a machine: replicas of tensor-parallel groups.
+
+    Pipelines are used where they are asked for, or where the heads do not divide among the GPUs.
+    """
+    block_count = sum(one.count for one in outermost(workload.blocks) if one.phase != "decode")
+    ways = (asked.tensor,) if asked.tensor else (1, *_ways(gpu_count))
+    for tensor in ways:
+        if gpu_count % tensor or not divides_heads(workload, tensor):
+            continue
+        left = gpu_count // tensor
+        stages = {asked.pipeline} if asked.pipeline else {1} if divides_heads(workload, gpu_count) else {1, left}
+        for pipeline in sorted(stages):
+            if left % pipeline == 0 and pipeline <= max(1, block_count):
+                yield Plan(tensor=tensor, pipeline=pipeline, data=left // pipeline)
+
+
 def divides_heads(workload: Workload, ways: int) -> bool:
     """Return whether query heads and key-value heads divide evenly among the GPUs, as vLLM requires of a served LLM.
 

@@ -18,12 +18,12 @@ from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.flag_values import flag_name
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
-from advisor.records.scale import Plan, Spreading
+from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
-from advisor.scale.lateness import lateness_of
-from advisor.scale.plans import machine_counts, members_by_plan, runs_as_it_is
+from advisor.scale.lateness import lateness_of, served_lateness
+from advisor.scale.plans import machine_counts, runs_as_it_is
+from advisor.scale.served import predict_served
 from advisor.scale.spread_out import IndivisibleBatchError, spread_out
-from advisor.scale.tokens import token_clock, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step at these batch sizes on single devices, given by index."""
@@ -46,6 +46,16 @@ def predict_on_all(
 
     `start_up_s`, (devices,), is the part of a deadline that start-up takes.
     """
+    if workload.generation is not None:
+        return predict_served(
+            workload,
+            devices=devices,
+            efficiencies=efficiencies,
+            batches=batches,
+            options=options,
+            asked=spreading_of(options),
+            lateness=served_lateness(job, batches, start_up_s=start_up_s),
+        )
     places, precisions = runs_of(devices, options.precision, workload=workload)
     devices = [devices[place] for place in places]
     start_up_s = start_up_s[places] if isinstance(start_up_s, np.ndarray) else start_up_s
@@ -56,19 +66,6 @@ def predict_on_all(
     alone = _as_they_are(devices, asked)
     several = sorted(set(range(len(devices))).difference(alone))
     shared = [devices[index] for index in several]
-    clock = token_clock(
-        workload,
-        batches=batches,
-        plans=[Plan(), *members_by_plan(workload, shared, asked)],
-        predict_part=lambda part, sizes: predict_runs_of(
-            part,
-            devices=devices,
-            precisions=precisions,
-            efficiencies=efficiencies,
-            batches=sizes,
-            compile_mode=options.compile,
-        ),
-    )
     parts = []
     if several:
         spread = spread_out(
@@ -77,13 +74,13 @@ def predict_on_all(
             batches=batches,
             predict_at=lambda sizes: predict_at(sizes, several),
             asked=asked,
-            lateness=lateness_of(job, batches, rows=several, start_up_s=start_up_s, clock=clock),
+            lateness=lateness_of(job, batches, rows=several, start_up_s=start_up_s),
             by_cost=job.objective == "cost",
         )
         parts.append((several, spread))
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
         parts.append((alone, predict_at(batches, alone)))
-    return cheapest_runs(_with_loader(with_token_times(join_devices(parts), clock), options), places)
+    return cheapest_runs(_with_loader(join_devices(parts), options), places)
 
 
 def predict_with_growing_batches(
@@ -184,7 +181,7 @@ def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
 
 def spreading_of(options: Options) -> Spreading:
     """Return what the options allow; raise `UsageError` if they contradict each other."""
-    for name in ("gpus", "max_gpus", "max_machines", "accumulate"):
+    for name in ("gpus", "max_gpus", "max_machines", "accumulate", "tensor_parallel", "pipeline_parallel"):
         value = getattr(options, name)
         if value is not None and value < 1:
             flag = flag_name(name)
@@ -205,4 +202,6 @@ def spreading_of(options: Options) -> Spreading:
         sharding=None if options.sharding == "auto" else options.sharding,
         accumulate=options.accumulate,
         checkpoint_activations=options.checkpoint_activations,
+        tensor=options.tensor_parallel,
+        pipeline=options.pipeline_parallel,
     )

@@ -125,7 +125,8 @@ def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
         return line
     part = 1 / plan.pipeline
     held = _states(line, dict.fromkeys(_STATES, part))
-    return replace(held, activations=scaled(line.activations, plan.accumulate * part))
+    activations = scaled(line.activations, plan.accumulate * part)
+    return replace(held, activations=activations, kv_cache=scaled(line.kv_cache, part))
 
 
 def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:

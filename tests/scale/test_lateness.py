@@ -17,9 +17,7 @@ STEP_S = np.array([[1.0, 1.5]])
 def late(
     limits: JobLimits, *, start_up_s: Sequence[float] = (0.0,), row: int = 0, step_s: FloatArray = STEP_S
 ) -> object:
-    lateness = lateness_of(
-        job(100, limits=limits), np.array([8, 16]), rows=[0, 1], start_up_s=np.array(start_up_s), clock=None
-    )
+    lateness = lateness_of(job(100, limits=limits), np.array([8, 16]), rows=[0, 1], start_up_s=np.array(start_up_s))
     return lateness(step_s, Plan(), [row]).tolist()
 
 

@@ -1,0 +1,263 @@
+"""Predicts measured requests to served language models, for `advise validate`."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from advisor.answers.measurement_file import cell_error, family_of, read_row, read_table, table_text
+from advisor.catalog.find import find_device
+from advisor.devices.named_device import split_cores
+from advisor.errors import AdvisorError, UsageError
+from advisor.predict.capability import gpu_device, whole_cpu_device
+from advisor.predict.served_pass import costs_of
+from advisor.question.served_model import as_served
+from advisor.records.answer import Z_90, Job
+from advisor.records.device import Device, Gpu
+from advisor.records.generation import Sampling, WeightFormat
+from advisor.records.measurement import FailedRow, Known, Measurement, PredictedRow, ServedMode
+from advisor.records.options import Options
+from advisor.records.prediction import Predictions
+from advisor.records.price import Catalog
+from advisor.records.workload import Workload
+from advisor.scale.predict_on_all import predict_on_all
+from advisor.workload.spawn import ProfileRequest
+from advisor.workload.trace_many import OnProgress, trace_many
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRow:
+    """Measured requests to a served model; the fields are the columns of the file.
+
+    - `model`: `hf:CONFIG.json`, relative to the file
+    - `engine`: name and release, for the reader; the prediction is of the engine's record in force
+    - `concurrency`: mean requests in flight
+    - `device`: id or alias of a profile, `ID@N` for N physical cores of a CPU over all its NUMA nodes
+    - `machine`: for the reader
+    - `memory_bytes_per_s`: measured read bandwidth of all cores
+    - `ttft_s`, `tpot_s`: time to first token, and mean time between later tokens
+    - `tokens_per_s`: output tokens of all requests
+    """
+
+    model: str
+    engine: str = "vllm"
+    sampling: Sampling = "truncated"
+    weights: WeightFormat = "auto"
+    prompt_tokens: int
+    output_tokens: int
+    concurrency: int = 1
+    device: str
+    machine: str = ""
+    numa_nodes: int | None = None
+    memory_bytes_per_s: float | None = None
+    tensor_parallel: int = 1
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    tokens_per_s: float | None = None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRun:
+    """A row with its place in the file, its device and its traced workload."""
+
+    row: ServedRow
+    file: str
+    line: int
+    device: Device
+    workload: Workload
+
+    def measured(self) -> Iterator[tuple[ServedMode, float]]:
+        """Yield what was measured, as seconds: the tokens per second as the time of one."""
+        row = self.row
+        amounts = {"ttft": row.ttft_s, "tpot": row.tpot_s, "token": 1 / row.tokens_per_s if row.tokens_per_s else None}
+        for name, seconds in amounts.items():
+            if seconds is not None:
+                yield name, seconds  # type: ignore[misc]  # the keys are those of ServedMode
+
+
+_COLUMNS = tuple(field.name for field in fields(ServedRow))
+_OPTIONAL = frozenset(field.name for field in fields(ServedRow) if field.default is not MISSING)
+
+
+def is_served_table(path: Path) -> bool:
+    """Return whether the file has rows of served models: one of its columns is `prompt_tokens`."""
+    return "prompt_tokens" in table_text(path).partition("\n")[0].split(",")
+
+
+def read_served(path: Path) -> list[tuple[ServedRow, int]]:
+    """Return the rows of a file of served models with their lines; raise `UsageError` for an invalid one."""
+    table = read_table(path, columns=_COLUMNS, optional=_OPTIONAL)
+    return [(_row(cells, path=path, line=line), line) for cells, line in table]
+
+
+def _row(cells: Mapping[str, str], *, path: Path, line: int) -> ServedRow:
+    row = read_row(_adapter(), cells, path=path, line=line)
+    least = {"prompt_tokens": 1, "output_tokens": 2, "concurrency": 1, "tensor_parallel": 1, "numa_nodes": 1}
+    for column, minimum in least.items():
+        value = getattr(row, column)
+        if value is not None and value < minimum:
+            raise cell_error(path, line, column, found=cells.get(column, ""), expected=f"it is a count from {minimum}")
+    for column in ("ttft_s", "tpot_s", "tokens_per_s", "memory_bytes_per_s"):
+        value = getattr(row, column)
+        if value is not None and not 0 < value < math.inf:
+            raise cell_error(path, line, column, found=cells.get(column, ""), expected="it is a number above 0")
+    if row.ttft_s is row.tpot_s is row.tokens_per_s is None:
+        raise UsageError(f"{path}:{line}: nothing was measured", hint="give ttft_s, tpot_s or tokens_per_s")
+    return row
+
+
+@cache
+def _adapter() -> "TypeAdapter[ServedRow]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(ServedRow)
+
+
+def prepare_served(
+    files: Sequence[Path], catalog: Catalog, *, timeout_s: float, on_progress: OnProgress | None = None
+) -> list[ServedRun | FailedRow]:
+    """Return the rows of the files with their devices and workloads, or the reason why one is missing."""
+    rows = [(row, file, line) for file in files for row, line in read_served(file)]
+    requests = {
+        (file, row.model, row.prompt_tokens, row.output_tokens): ProfileRequest(
+            source=_source(row.model, file),
+            prompt_tokens=row.prompt_tokens,
+            output_tokens=row.output_tokens,
+            timeout_s=timeout_s,
+        )
+        for row, file, _ in rows
+    }
+    traced = trace_many(requests.values(), on_progress=on_progress)
+    prepared: list[ServedRun | FailedRow] = []
+    for row, file, line in rows:
+        found = traced[requests[file, row.model, row.prompt_tokens, row.output_tokens]]
+        try:
+            device = _device(row, catalog)
+            if not isinstance(found, Workload):
+                raise found if isinstance(found, AdvisorError) else UsageError(str(found).strip().splitlines()[-1])
+            options = Options(weights=row.weights, sampling=row.sampling)
+            workload, _ = as_served(found, options, engines=catalog.engines)
+            prepared.append(ServedRun(row=row, file=str(file), line=line, device=device, workload=workload))
+        except AdvisorError as error:
+            prepared.extend(_failed(row, file, line, reason=error.message))
+    return prepared
+
+
+def _source(model: str, file: Path) -> str:
+    reference = model.removeprefix("hf:")
+    beside = file.parent / reference
+    return f"hf:{beside if beside.exists() else reference}"
+
+
+def _device(row: ServedRow, catalog: Catalog) -> Device:
+    name, cores = split_cores(row.device)
+    profile = find_device(catalog, name)
+    if isinstance(profile, Gpu):
+        return gpu_device(profile, gpu_count=row.tensor_parallel)
+    count = int(cores) if cores else profile.cores_per_socket
+    # More cores than a socket has belong to several sockets.
+    whole = replace(profile, cores_per_socket=None) if count else profile
+    device = whole_cpu_device(
+        whole, cores=count, measured_bytes_per_s=row.memory_bytes_per_s, numa_nodes=row.numa_nodes or 1
+    )
+    return replace(device, cache_bytes=whole_cpu_device(profile, cores=None).cache_bytes)
+
+
+def predict_served_runs(runs: Sequence[ServedRun], catalog: Catalog) -> Iterator[PredictedRow]:
+    """Yield a row for each time that was measured, in the order of the runs."""
+    groups: dict[tuple[int, str, str, int], list[ServedRun]] = {}
+    for run in runs:
+        key = (id(run.workload.rows), run.row.sampling, run.row.weights, run.row.tensor_parallel)
+        groups.setdefault(key, []).append(run)
+    found = {id(run): rows for members in groups.values() for run, rows in _predicted(members, catalog)}
+    for run in runs:
+        yield from found[id(run)]
+
+
+def _predicted(runs: Sequence[ServedRun], catalog: Catalog) -> Iterator[tuple[ServedRun, list[PredictedRow]]]:
+    devices = list({id(run.device): run.device for run in runs}.values())
+    places = {id(device): place for place, device in enumerate(devices)}
+    batches = np.array(sorted({run.row.concurrency for run in runs}), dtype=np.intp)
+    ways = runs[0].row.tensor_parallel
+    options = Options(tensor_parallel=ways if ways > 1 else None, precision="half", compile="compile")
+    predictions = predict_on_all(
+        runs[0].workload,
+        devices=devices,
+        efficiencies=catalog.efficiencies,
+        batches=batches,
+        options=options,
+        job=_any_job(runs[0].workload),
+    )
+    for run in runs:
+        at = (places[id(run.device)], int(np.searchsorted(batches, run.row.concurrency)))
+        yield run, [_scored(run, predictions, at, mode, seconds) for mode, seconds in run.measured()]
+
+
+def _any_job(workload: Workload) -> Job:
+    return Job(
+        mode="inference", samples=1, epochs=None, steps=None, assumed=True, batch="1", precision="half", layout="nchw",
+        compile="compile", price="on_demand", generation=workload.generation,
+    )  # fmt: skip
+
+
+def _scored(
+    run: ServedRun, predictions: Predictions, at: tuple[int, int], mode: ServedMode, seconds: float
+) -> PredictedRow:
+    tokens, row, generation = predictions.tokens, run.row, run.workload.generation
+    if tokens is None or tokens.first_log_spread is None or generation is None or generation.engine is None:
+        raise ValueError(f"{run.workload.name} is not served by an engine")
+    of_token_s = predictions.step_s / (predictions.batches * row.output_tokens)
+    predicted_s = float({"ttft": tokens.first_s, "tpot": tokens.between_s, "token": of_token_s}[mode][at])
+    spread = float((tokens.first_log_spread if mode == "ttft" else predictions.log_spread)[at])
+    is_known = run.device.id in costs_of(run.device, generation.engine).fitted_on
+    known: Known = "device" if is_known else "generation" if run.device.kind == "cpu" else "vendor"
+    measurement = Measurement(
+        model=row.model,
+        mode=mode,
+        precision=predictions.precisions[at],
+        batch=row.concurrency,
+        input=f"{row.prompt_tokens}+{row.output_tokens}",
+        device=row.device,
+        step_s=seconds,
+        source=row.source,
+        file=run.file,
+        line=run.line,
+    )
+    return PredictedRow(
+        measurement=measurement,
+        device=run.device.id,
+        kind=run.device.kind,
+        generation=run.device.generation,
+        family=family_of(_source(row.model, Path(run.file))),
+        known=known,
+        predicted_s=predicted_s,
+        low_s=predicted_s * math.exp(-Z_90 * spread),
+        high_s=predicted_s * math.exp(Z_90 * spread),
+        without_own_s=None,
+        roofline_s=predicted_s,
+        flops=0.0,
+        usd_per_hour=None,
+    )
+
+
+def _failed(row: ServedRow, file: Path, line: int, *, reason: str) -> Iterable[FailedRow]:
+    measurement = Measurement(
+        model=row.model, mode="tpot", precision="bf16", batch=row.concurrency, device=row.device,
+        step_s=row.tpot_s or row.ttft_s or 1.0, source=row.source, file=str(file), line=line,
+    )  # fmt: skip
+    yield FailedRow(
+        measurement=measurement,
+        device=row.device,
+        kind="unknown",
+        generation="unknown",
+        family=row.model,
+        reason=reason,
+    )

@@ -1,0 +1,237 @@
+"""Predicts one pass of an inference engine: an engine batches tokens of prompts and of answers in every pass.
+
+The work of a pass is counted from the rows of the traced model; its costs are those of an `Engine`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from advisor.predict.blocks import is_inner
+from advisor.predict.efficiency import efficiency_of
+from advisor.predict.kernel_time import smooth_maximum
+from advisor.predict.precision import Width
+from advisor.predict.rates import narrow_bytes_per_s, sustained_bytes_per_s, sustained_flops_per_s
+from advisor.predict.row_work import count_rows
+from advisor.records.device import REFERENCE_CLOCK_HZ, Device, Efficiency, Precision
+from advisor.records.engine import Engine, PassCosts
+from advisor.records.prediction import FloatArray
+from advisor.records.workload import Workload
+
+_ATTENTION_KERNELS = 4.0
+"""Kernels that one attention counts for: over a short KV cache it takes 12 us on an A100 and 9 us on an L40S, where a
+product takes 3 and 2 us (aiconfigurator, attention_decode and gemm)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassWork:
+    """The work of a pass at each batch size, (batches,).
+
+    - `weight_bytes`: parameters read
+    - `product_flops`, `attention_flops`: of matrix products, and of attention
+    - `cache_bytes`: read from the KV cache
+    - `inner_bytes`, `outer_bytes`: activations moved by other kernels, which tensor parallelism divides or repeats
+    - `kernel_count`: kernels launched
+    - `token_count`, `request_count`: tokens that go through the products, and requests that get a token
+    - `logit_count`: logits from which tokens are sampled
+    """
+
+    weight_bytes: FloatArray
+    product_flops: FloatArray
+    attention_flops: FloatArray
+    cache_bytes: FloatArray
+    inner_bytes: FloatArray
+    outer_bytes: FloatArray
+    kernel_count: FloatArray
+    token_count: FloatArray
+    request_count: FloatArray
+    logit_count: FloatArray
+
+    def of(self, index: object) -> "PassWork":
+        """Return the work at some of the batch sizes."""
+        return PassWork(**{one.name: getattr(self, one.name)[index] for one in fields(self)})
+
+    def scaled(self, **ratios: float | FloatArray) -> "PassWork":
+        """Return the work with some fields multiplied."""
+        return PassWork(**{one.name: getattr(self, one.name) * ratios.get(one.name, 1.0) for one in fields(self)})
+
+    def joined(self, other: "PassWork") -> "PassWork":
+        """Return one pass that does both: it reads the weights once and launches each kernel once."""
+        once = ("weight_bytes", "kernel_count")
+        return PassWork(
+            **{
+                one.name: (np.maximum if one.name in once else np.add)(
+                    getattr(self, one.name), getattr(other, one.name)
+                )
+                for one in fields(self)
+            }
+        )
+
+
+def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int, truncates: bool) -> PassWork:
+    """Count the work of one pass over `tokens` tokens of each request; `truncates`: it samples with top-k or top-p."""
+    counted = {one.name: np.zeros(len(batches)) for one in fields(PassWork)}
+    logits = 0.0
+    for work in count_rows(part, batches=batches, width=width, compile_mode="compile").rows:
+        row = work.row
+        if row.family == "attention":
+            counted["attention_flops"] += row.count * work.cost.flops
+            kept = any(operand.kept for operand in row.inputs)
+            moved_bytes = work.parameter_bytes + work.read_bytes + work.cost.write_bytes
+            counted["cache_bytes" if kept else "inner_bytes"] += row.count * moved_bytes
+            counted["kernel_count"] += row.count * _ATTENTION_KERNELS
+            continue
+        counted["weight_bytes"] += row.count * work.parameter_bytes
+        if work.products:
+            counted["product_flops"] += row.count * work.cost.flops
+            logits = float(np.max([np.max(product.n) for product in work.products]))
+        is_inside = any(one.joined for one in row.outputs) or not work.compiled_bytes.any()
+        counted["kernel_count"] += 0 if is_inside else row.count
+        counted["inner_bytes" if is_inner(row) else "outer_bytes"] += row.count * work.compiled_bytes
+    return PassWork(
+        **counted
+        | {"token_count": tokens * batches, "request_count": batches, "logit_count": truncates * logits * batches}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceRates:
+    """What an engine finds on a device, before its own costs; arrays broadcast to (devices, 1).
+
+    - `memory_bytes_per_s`, `flops_per_s`: of the memory and of the unit that it uses
+    - `kernel_ratio`, `core_ratio`: time of `PassCosts.kernel_s` and of `kernel_core_s`
+    - `host_ratio`: time of the host's code relative to that at `REFERENCE_HOST_HZ`
+    """
+
+    memory_bytes_per_s: FloatArray
+    flops_per_s: FloatArray
+    kernel_ratio: FloatArray
+    core_ratio: FloatArray
+    host_ratio: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EngineRates:
+    """The rates of devices in an engine, (devices, 1): coefficients of `PassCosts` applied to `DeviceRates`."""
+
+    memory_bytes_per_s: FloatArray
+    flops_per_s: FloatArray
+    attention_flops_per_s: FloatArray
+    token_ramp: FloatArray
+    overlap_ratio: FloatArray
+    kernel_s: FloatArray
+    pass_s: FloatArray
+    request_s: FloatArray
+    sampling_s: FloatArray
+    million_logits_s: FloatArray
+    first_token_s: FloatArray
+    prompt_token_s: FloatArray
+    all_reduce_s: FloatArray
+
+
+COEFFICIENTS = tuple(one.name for one in fields(PassCosts) if one.metadata)
+"""The fitted fields of `PassCosts`."""
+
+
+def engine_rates(
+    devices: Sequence[Device],
+    precisions: Sequence[Precision],
+    *,
+    engine: Engine,
+    efficiencies: Sequence[Efficiency],
+) -> EngineRates:
+    """Return the rates of each device in its precision."""
+    costs = [costs_of(device, engine) for device in devices]
+    columns = {name: np.array([getattr(one, name) for one in costs])[:, np.newaxis] for name in COEFFICIENTS}
+    return with_costs(device_rates(devices, precisions, engine=engine, efficiencies=efficiencies), columns)
+
+
+def with_costs(rates: DeviceRates, costs: Mapping[str, FloatArray]) -> EngineRates:
+    """Return the rates with these coefficients."""
+    host = rates.host_ratio
+    return EngineRates(
+        memory_bytes_per_s=rates.memory_bytes_per_s * costs["memory_ratio"],
+        flops_per_s=rates.flops_per_s * costs["compute_ratio"],
+        attention_flops_per_s=rates.flops_per_s * costs["attention_ratio"],
+        kernel_s=rates.kernel_ratio * costs["kernel_s"] + rates.core_ratio * costs["kernel_core_s"],
+        **{name: host * costs[name] for name in ("pass_s", "request_s", "first_token_s", "prompt_token_s")},
+        **{name: costs[name] for name in ("sampling_s", "million_logits_s", "all_reduce_s", "token_ramp")},
+        overlap_ratio=costs["overlap_ratio"],
+    )
+
+
+def costs_of(device: Device, engine: Engine) -> PassCosts:
+    """Return the engine's costs on the device; an instruction set without costs has those of AVX2."""
+    isa = "gpu" if device.kind == "gpu" else device.isa
+    return engine.costs.get(isa) or engine.costs["avx2"]
+
+
+def device_rates(
+    devices: Sequence[Device],
+    precisions: Sequence[Precision],
+    *,
+    engine: Engine,
+    efficiencies: Sequence[Efficiency],
+) -> DeviceRates:
+    """Return the rates of each device in its precision, (devices, 1)."""
+    lines = [
+        _device_rates(device, engine, efficiency_of(device, precision=one, efficiencies=efficiencies))
+        if device.kind == "gpu"
+        else _cpu_rates(device, engine)
+        for device, one in zip(devices, precisions, strict=True)
+    ]
+    columns = np.array(lines, dtype=np.float64).reshape(len(lines), len(fields(DeviceRates))).T[:, :, np.newaxis]
+    return DeviceRates(**dict(zip((one.name for one in fields(DeviceRates)), columns, strict=True)))
+
+
+def _device_rates(device: Device, engine: Engine, efficiency: Efficiency) -> tuple[float, ...]:
+    """Return the fields of `DeviceRates` of a GPU, whose kernels take cycles."""
+    unit = next(unit for unit in ("bf16", "fp16", "vector") if unit in device.peak_flops_per_s)
+    streamed = engine.streamed_ratio.get(device.generation, 0.0) * device.memory_bytes_per_s
+    narrow = narrow_bytes_per_s(device, efficiency) or sustained_bytes_per_s(device, efficiency)
+    flops_per_s = sustained_flops_per_s(device, efficiency, unit=unit)
+    return streamed or narrow, flops_per_s, REFERENCE_CLOCK_HZ / device.clock_hz, 0.0, device.host_time_ratio
+
+
+def _cpu_rates(device: Device, engine: Engine) -> tuple[float, ...]:
+    """Return the fields of `DeviceRates` of a CPU, of which the engine uses some NUMA nodes."""
+    nodes, peaks, host = min(engine.cpu_nodes, device.numa_nodes), device.peak_flops_per_s, device.host_time_ratio
+    cores = device.core_count * nodes / device.numa_nodes
+    flops_per_s = peaks.get("bf16", peaks["vector"]) * nodes / device.numa_nodes
+    return device.node_bytes_per_s * nodes, flops_per_s, host, host / max(1.0, cores), host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassTimes:
+    """Seconds of one pass, (devices, batches): the parts overlap, so that they may add up to more than `total_s`."""
+
+    compute_s: FloatArray
+    memory_s: FloatArray
+    overhead_s: FloatArray
+    total_s: FloatArray
+
+
+def pass_times(work: PassWork, rates: EngineRates) -> PassTimes:
+    """Return the time of a pass: products, attention and other kernels, launches, scheduler and sampling."""
+    tokens = np.maximum(work.token_count, 1.0)
+    products_s = work.product_flops / rates.flops_per_s * (1 + rates.token_ramp / tokens)
+    weights_s = work.weight_bytes / rates.memory_bytes_per_s
+    attention_s = work.attention_flops / rates.attention_flops_per_s
+    cache_s = work.cache_bytes / rates.memory_bytes_per_s
+    moved_s = (work.inner_bytes + work.outer_bytes) / rates.memory_bytes_per_s
+    overhead_s = (
+        work.kernel_count * rates.kernel_s
+        + rates.pass_s
+        + work.request_count * rates.request_s
+        + (work.logit_count > 0) * rates.sampling_s
+        + work.logit_count * 1e-6 * rates.million_logits_s
+    )
+    busy_s = smooth_maximum(products_s, weights_s, overlap=rates.overlap_ratio)
+    busy_s = busy_s + smooth_maximum(attention_s, cache_s, overlap=rates.overlap_ratio) + moved_s
+    return PassTimes(
+        compute_s=products_s + attention_s,
+        memory_s=weights_s + cache_s + moved_s,
+        overhead_s=overhead_s,
+        total_s=busy_s + overhead_s,
+    )

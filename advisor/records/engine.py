@@ -1,0 +1,97 @@
+"""Defines how an inference engine serves a language model: its limits, and what a pass costs beside the kernels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from advisor.records.device import Prior
+
+EngineIsa = Literal["gpu", "amx", "avx512_bf16", "avx512", "avx2", "arm"]
+"""The instruction sets for which an engine has kernels of their own; "gpu" for all GPUs."""
+
+
+def _fitted(gpu: Prior | None, cpu: Prior | None) -> Any:
+    """Make the field of a coefficient with its priors on GPUs and on CPUs; None: it is the default there."""
+    return field(default=0.0, metadata={"gpu": gpu, "cpu": cpu})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassCosts:
+    """What a pass costs on one instruction set; `scripts/fit_engine.py` fits the coefficients to measured services.
+
+    - `memory_ratio`: share at which weights and KV cache are read: on GPUs of the rate of narrow products, on CPUs of
+      the measured read bandwidth
+    - `compute_ratio`: share of the unit's sustained peak in products of many tokens
+    - `token_ramp`: tokens in a pass at which half of that share is reached
+    - `attention_ratio`: the same share in attention to a prompt
+    - `overlap_ratio`: share of the shorter of compute and memory time that is hidden behind the longer
+    - `kernel_s`: each kernel of a pass, launched inside a CUDA graph, or by a CPU at `REFERENCE_HOST_HZ`
+    - `kernel_core_s`: work of a kernel that the cores of a CPU share, in addition
+    - `pass_s`, `request_s`: scheduler, sampler and detokenizer for each pass and for each request in it
+    - `sampling_s`, `million_logits_s`: sampling with top-k or top-p, for each pass and for each million logits
+    - `first_token_s`, `prompt_token_s`: HTTP, tokenizer and queues for a request, and for each token of its prompt
+    - `all_reduce_s`: an all-reduce of few bytes among the GPUs of a machine
+    - `tpot_log_spread`, `ttft_log_spread`, `load_log_spread`: standard deviation of log(measured / predicted) of TPOT
+      with one request, of TTFT, and of TPOT under load, on machines left out of the fit; `known_log_spread` of TPOT on
+      other machines with a CPU or GPU that was in the fit
+    - `fitted_on`: devices in the fit
+    """
+
+    memory_ratio: float = _fitted(Prior(1.0, 0.7, 1.15, 0.1), Prior(1.0, 0.5, 1.6, 0.25))
+    compute_ratio: float = _fitted(Prior(0.7, 0.3, 1.1, 0.3), Prior(0.3, 0.03, 1.1, 0.7))
+    token_ramp: float = _fitted(Prior(16.0, 1.0, 128.0, 0.7), Prior(2.0, 0.05, 64.0, 1.0))
+    attention_ratio: float = _fitted(Prior(0.4, 0.05, 1.0, 0.5), Prior(0.1, 0.003, 1.0, 1.0))
+    overlap_ratio: float = _fitted(Prior(0.6, 0.2, 1.0, 0.3), Prior(0.6, 0.1, 1.0, 0.3))
+    kernel_s: float = _fitted(Prior(3.5e-6, 1e-6, 1e-5, 0.3), Prior(1e-5, 1e-6, 1e-4, 0.7))
+    kernel_core_s: float = _fitted(None, Prior(1e-5, 1e-7, 1e-3, 1.0))
+    pass_s: float = _fitted(Prior(1e-4, 1e-5, 2e-3, 0.7), Prior(1e-3, 1e-4, 1e-2, 0.7))
+    request_s: float = _fitted(Prior(1e-5, 1e-6, 2e-4, 0.7), Prior(1e-4, 1e-6, 5e-3, 1.0))
+    sampling_s: float = _fitted(Prior(2e-4, 1e-5, 2e-3, 0.7), Prior(5e-4, 1e-5, 1e-2, 1.0))
+    million_logits_s: float = _fitted(Prior(3e-5, 1e-6, 1e-3, 1.0), Prior(3e-2, 1e-3, 3e-1, 1.0))
+    first_token_s: float = _fitted(Prior(8e-3, 1e-3, 5e-2, 0.5), Prior(8e-3, 1e-3, 1e-1, 0.7))
+    prompt_token_s: float = _fitted(Prior(8e-6, 1e-6, 5e-5, 0.5), Prior(8e-6, 1e-6, 1e-4, 0.7))
+    all_reduce_s: float = _fitted(Prior(1e-5, 3e-6, 5e-5, 0.5), None)
+    tpot_log_spread: float
+    known_log_spread: float
+    load_log_spread: float
+    ttft_log_spread: float
+    fitted_on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """An engine's defaults for the requests in a pass, and for the tokens in it."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An inference engine and its release.
+
+    - `limits`: for a CPU, a GPU, and a GPU of at least `large_gpu_bytes` whose name has none of `not_large`
+    - `memory_ratio`: share of a GPU's memory for weights, activations and KV cache
+    - `cpu_memory_ratio`: the same of a CPU's NUMA node, which holds the operating system too
+    - `cpu_nodes`: NUMA nodes whose cores a copy uses
+    - `block_tokens`: KV memory is reserved in blocks of this size
+    - `streamed_ratio`: share of the datasheet's bandwidth at which a GPU reads weights, by generation; others read at
+      the rate of narrow products
+    - `fp16_isas`: instruction sets on which weights are in fp16; on others they are in bf16, whether or not the CPU has
+      a unit for it
+    - `costs`: by instruction set
+    """
+
+    name: str
+    version: str
+    source: str
+    limits: Mapping[str, BatchLimits]
+    large_gpu_bytes: float
+    not_large: tuple[str, ...]
+    memory_ratio: float
+    cpu_memory_ratio: float
+    cpu_nodes: int
+    block_tokens: int
+    streamed_ratio: Mapping[str, float]
+    fp16_isas: tuple[str, ...]
+    costs: Mapping[str, PassCosts]

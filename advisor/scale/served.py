@@ -1,0 +1,402 @@
+"""Predicts the requests of a language model in service on every device, under the best plan over its GPUs.
+
+An engine puts the tokens of all requests in flight into one pass: one of each answer, and a chunk of a new prompt
+(chunked prefill; Agrawal et al., Sarathi-Serve, 2024). A request therefore waits for the pass under way and for those
+with its own prompt, and then shares every pass with the prompts of the others.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.errors import UsageError
+from advisor.predict.precision import Width, width_of
+from advisor.predict.served_pass import EngineRates, PassTimes, PassWork, costs_of, engine_rates, pass_times, pass_work
+from advisor.predict.step_memory import stored_bytes
+from advisor.records.answer import BOUNDS, Z_90
+from advisor.records.device import Device, DeviceKind, Efficiency, Precision
+from advisor.records.engine import BatchLimits, Engine
+from advisor.records.generation import Generation
+from advisor.records.options import Options
+from advisor.records.prediction import FloatArray, IndexArray, Predictions, Scaling, TokenTimes
+from advisor.records.scale import Fabric, Link, Plan, Spreading
+from advisor.records.workload import Blocks, Phase, Workload
+from advisor.scale.collectives import all_reduce_s, send_s
+from advisor.scale.links import inside_link
+from advisor.scale.plans import gpu_counts, served_plans
+from advisor.scale.sharded_memory import memory_of_one
+from advisor.scale.traffic import traffic_of
+
+Lateness = Callable[[FloatArray, TokenTimes, Sequence[int]], FloatArray]
+"""Returns predicted over allowed time of steps, (members, batches), on the devices at these indices."""
+_LARGEST = 4096
+_COMPARED = np.array([1 << exponent for exponent in range(_LARGEST.bit_length())], dtype=np.float64)
+"""The concurrencies at which decode is checked for being compute-bound."""
+_ALL_REDUCES = 2
+"""All-reduces per block: after attention and after feed-forward (Megatron-LM)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RequestTimes:
+    """The times of a request, (devices, batches), as in `TokenTimes`."""
+
+    first_s: FloatArray
+    between_s: FloatArray
+    passed: PassTimes
+
+
+class ServedModel:
+    """The work of a served language model, counted once for each width and each number of requests in a pass."""
+
+    def __init__(self, workload: Workload, generation: Generation) -> None:
+        self.workload, self.generation = workload, generation
+        self._parts = {phase: part_of_generation(workload, phase) for phase in ("prefill", "decode")}
+        self._counted: dict[tuple[Phase, Width, tuple[float, ...]], PassWork] = {}
+
+    def work(self, phase: Phase, width: Width, in_flight: FloatArray) -> PassWork:
+        """Return the work of a whole prompt, or of one decode pass, at these numbers of requests."""
+        key = (phase, width, tuple(in_flight.tolist()))
+        if key not in self._counted:
+            generation = self.generation
+            self._counted[key] = pass_work(
+                self._parts[phase],
+                batches=in_flight,
+                width=width,
+                tokens=generation.prompt_tokens if phase == "prefill" else 1,
+                truncates=generation.truncates_sampling,
+            )
+        return self._counted[key]
+
+    def exchanged_bytes(self, phase: Phase, width: Width, in_flight: FloatArray) -> tuple[int, FloatArray]:
+        """Return the number of blocks, and the bytes that one of them hands on in a pass."""
+        traffic = traffic_of(self._parts[phase], batches=in_flight, width=width)
+        return traffic.block_count, traffic.result_bytes
+
+
+def part_of_generation(workload: Workload, phase: Phase) -> Workload:
+    """Return the whole prefill, or one decode pass, as a workload of its own."""
+    if workload.generation is None:
+        raise ValueError(f"{workload.name} generates nothing")
+    count = workload.generation.decode_count if phase == "decode" else 1
+    return replace(
+        workload,
+        generation=None,
+        inputs=workload.inputs if phase == "prefill" else (),
+        rows=tuple(replace(row, count=row.count // count) for row in workload.rows if row.phase == phase),
+        blocks=tuple(_blocks_of_pass(blocks, count) for blocks in workload.blocks if blocks.phase == phase),
+    )
+
+
+def _blocks_of_pass(blocks: Blocks, count: int) -> Blocks:
+    start, slope = blocks.results.full
+    results = replace(blocks.results, full=(start / count, slope / count))
+    return replace(blocks, count=blocks.count // count, results=results)
+
+
+def batch_limits(device: Device, engine: Engine) -> BatchLimits:
+    """Return the engine's default limits on this device."""
+    if device.kind == "cpu":
+        return engine.limits["cpu"]
+    is_large = device.memory_bytes >= engine.large_gpu_bytes and not any(one in device.id for one in engine.not_large)
+    return engine.limits["large_gpu" if is_large else "gpu"]
+
+
+def request_times(
+    model: ServedModel,
+    *,
+    rates: EngineRates,
+    width: Width,
+    in_flight: FloatArray,
+    plan: Plan,
+    inside: Link | None,
+    chunk_tokens: int,
+) -> RequestTimes:
+    """Return the times of a request among `in_flight` of one replica, (batches,), which may be fractions.
+
+    A pipeline of p stages runs p groups of the requests one behind the other, so that a group is a p-th of them.
+    """
+    generation, stages = model.generation, plan.pipeline
+    group = np.maximum(in_flight / stages, 1.0)
+    chunks = max(1, math.ceil(generation.prompt_tokens / chunk_tokens))
+    decode = _divided(model.work("decode", width, group), plan, generation)
+    one = np.ones(1)
+    prompt = _divided(model.work("prefill", width, one), plan, generation)
+    shared = dict.fromkeys(
+        ("product_flops", "attention_flops", "inner_bytes", "outer_bytes", "token_count"), 1 / chunks
+    )
+    # All but the last chunk give no token.
+    chunk = prompt.scaled(**shared, request_count=1 / chunks, logit_count=1 / chunks, cache_bytes=1 / chunks)
+    others = np.maximum(group - 1, 0.0)
+    names = ("product_flops", "attention_flops", "cache_bytes", "inner_bytes", "outer_bytes")
+    beside = decode.scaled(**dict.fromkeys((*names, "token_count", "request_count", "logit_count"), others / group))
+
+    def exchange_s(prompts: float, tokens: FloatArray) -> FloatArray:
+        """Return the time that GPUs take to tell each other the results of a pass."""
+        if inside is None:
+            return np.zeros((1, 1))
+        count, of_prompt = model.exchanged_bytes("prefill", width, one)
+        of_token = of_prompt / generation.prompt_tokens
+        sent = of_token * (prompts * generation.prompt_tokens / chunks + tokens)
+        total = np.zeros((1, 1))
+        if plan.tensor > 1:
+            total = count * _ALL_REDUCES * tensor_all_reduce_s(sent, plan.tensor, inside, least_s=rates.all_reduce_s)
+        if stages > 1:
+            total = total + (stages - 1) * send_s(sent, Fabric(gpu_count=stages, inside=inside))
+        return total
+
+    passed = pass_times(decode, rates)
+    decode_s = passed.total_s + exchange_s(0.0, group)
+    mixed_s = pass_times(chunk.joined(decode), rates).total_s + exchange_s(1.0, group)
+    own_s = pass_times(chunk.joined(beside), rates).total_s + exchange_s(1.0, others)
+    between_s = decode_s + others / generation.decode_count * chunks * np.maximum(mixed_s - decode_s, 0.0)
+    first_s = (
+        rates.first_token_s
+        + generation.prompt_tokens * rates.prompt_token_s
+        + chunks * own_s
+        + np.where(others > 0, between_s / 2, 0.0)  # half of the pass under way
+    )
+    return RequestTimes(first_s=first_s, between_s=between_s, passed=passed)
+
+
+def tensor_all_reduce_s(sent_bytes: Any, ways: int, inside: Link, *, least_s: Any) -> FloatArray:
+    """Return the time of an all-reduce inside a machine: in one shot, in two, or along a ring, whichever is fastest.
+
+    In one shot each GPU reads all bytes of all others; in two each reduces a part and then reads the parts of the
+    others (vLLM: csrc/custom_all_reduce.cuh).
+    """
+    fabric = Fabric(gpu_count=ways, inside=inside)
+    bytes_per_s = np.minimum(inside.bytes_per_s, (ways - 1) * inside.peer_bytes_per_s)
+    one_shot_s = least_s + (ways - 1) * sent_bytes / bytes_per_s
+    two_shot_s = 2 * least_s + 2 * (ways - 1) / ways * sent_bytes / bytes_per_s
+    fastest_s: FloatArray = np.minimum(np.minimum(one_shot_s, two_shot_s), all_reduce_s(sent_bytes, fabric))
+    return fastest_s
+
+
+def _divided(work: PassWork, plan: Plan, generation: Generation) -> PassWork:
+    """Return the work of one GPU of a tensor-parallel group; a head of the KV cache is never split."""
+    ways = plan.tensor
+    return work.scaled(
+        weight_bytes=1 / ways,
+        product_flops=1 / ways,
+        attention_flops=1 / ways,
+        inner_bytes=1 / ways,
+        cache_bytes=1 / min(ways, generation.kv_head_count),
+    )
+
+
+def predict_served(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    options: Options,
+    asked: Spreading,
+    lateness: Lateness | None = None,
+) -> Predictions:
+    """Predict the requests in flight on each device at each concurrency, under the plan that answers most of them.
+
+    Plans that fit and keep the time limits come first. Raises `UsageError` if no machine can run what was asked.
+    """
+    generation = workload.generation
+    if generation is None or generation.engine is None:
+        raise ValueError(f"{workload.name} is not served by an engine")
+    model, engine = ServedModel(workload, generation), generation.engine
+    precisions = [engine_precision(device, engine, options) for device in devices]
+    best = _Best(devices, batches)
+    groups: dict[tuple[DeviceKind, Width, int, BatchLimits], list[int]] = {}
+    for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
+        key = (device.kind, width_of(precision), device.gpu_count, batch_limits(device, engine))
+        groups.setdefault(key, []).append(index)
+    for (kind, width, gpu_count, limits), members in groups.items():
+        some = [devices[index] for index in members]
+        rates = engine_rates(some, [precisions[index] for index in members], engine=engine, efficiencies=efficiencies)
+        link = inside_link(some) if gpu_count > 1 else None
+        compute_from = _compute_bound_from(model, rates, width)
+        for used in gpu_counts(gpu_count, asked=asked):
+            for plan in served_plans(workload, gpu_count=used, asked=asked):
+                best.take(
+                    members,
+                    _offered(
+                        model, plan, some, kind=kind, width=width, rates=rates, link=link, limits=limits,
+                        batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
+                    ),
+                )  # fmt: skip
+    if not best.plans:
+        raise UsageError(
+            "no machine has the GPUs that the plan needs, or they cannot share the model's heads evenly: "
+            f"{generation.head_count or '?'} query heads, {generation.kv_head_count} of keys and values",
+            hint="choose --tensor-parallel and --gpus so that the heads divide, or leave them out",
+        )
+    return best.predictions(precisions, engine=engine, options=options)
+
+
+def engine_precision(device: Device, engine: Engine, options: Options) -> Precision:
+    """Return the precision of the weights: 16 bits also where a CPU has no unit for them."""
+    if options.precision == "fp32":
+        return "fp32"
+    if options.precision in ("bf16", "fp16"):
+        return options.precision
+    if device.kind == "cpu":
+        return "fp16" if device.isa in engine.fp16_isas else "bf16"
+    return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
+
+
+def _compute_bound_from(model: ServedModel, rates: EngineRates, width: Width) -> FloatArray:
+    """Return the fewest requests of those compared at which decode is compute-bound, (devices, 1), or infinity."""
+    times = pass_times(model.work("decode", width, _COMPARED), rates)
+    is_bound = times.compute_s > np.maximum(times.memory_s, times.overhead_s)
+    first = _COMPARED[is_bound.argmax(axis=1)]
+    found: FloatArray = np.where(is_bound.any(axis=1), first, np.inf)[:, np.newaxis]
+    return found
+
+
+def _offered(
+    model: ServedModel,
+    plan: Plan,
+    devices: Sequence[Device],
+    *,
+    kind: DeviceKind,
+    width: Width,
+    rates: EngineRates,
+    link: Link | None,
+    limits: BatchLimits,
+    batches: IndexArray,
+    engine: Engine,
+    compute_from: FloatArray,
+    members: Sequence[int],
+    lateness: Lateness | None,
+) -> tuple[Plan, dict[str, FloatArray]]:
+    """Return the plan, and what it gives on these devices, arrays (devices, batches)."""
+    generation, workload = model.generation, model.workload
+    in_flight = np.ceil(batches / plan.data)
+    times = request_times(
+        model,
+        rates=rates,
+        width=width,
+        in_flight=in_flight,
+        plan=plan,
+        inside=link,
+        chunk_tokens=limits.max_num_batched_tokens,
+    )
+    memory = memory_of_one(workload, plan, batches=in_flight, width=width, kind=kind).total
+    share = engine.memory_ratio if kind == "gpu" else engine.cpu_memory_ratio
+    usable = share * np.array([device.memory_bytes for device in devices])[:, np.newaxis]
+    is_possible = (batches >= plan.data) & (in_flight <= limits.max_num_seqs) & np.isfinite(times.first_s)
+    shape = is_possible.shape
+    first_s, between_s = np.broadcast_to(times.first_s, shape), np.broadcast_to(times.between_s, shape)
+    step_s = first_s + generation.decode_count * between_s
+    held = plan.tensor / min(plan.tensor, generation.kv_head_count)
+    memory_line = workload.memory[0]
+    flight = batches.astype(np.float64)
+    tokens = {
+        "first_s": first_s,
+        "between_s": between_s,
+        "pass_s": np.broadcast_to(times.passed.total_s, shape),
+        "compute_bound_from": np.broadcast_to(compute_from * plan.data, shape),
+        "kv_cache_bytes": np.broadcast_to(
+            held * stored_bytes(memory_line.kv_cache, batches=flight, width=width), shape
+        ),
+        "weight_bytes": np.broadcast_to(stored_bytes(memory_line.parameters, batches=0 * flight, width=width), shape),
+    }
+    passed = times.passed
+    waiting_s = times.between_s - passed.total_s  # of which communication is the larger part with several GPUs
+    parts = {"compute": passed.compute_s, "memory": passed.memory_s, "launch": passed.overhead_s}
+    if plan.tensor > 1:
+        parts["communication"] = waiting_s
+    names = np.array([BOUNDS.index(name) for name in parts])
+    bound = names[np.argmax([np.broadcast_to(part, shape) for part in parts.values()], axis=0)]
+    fits = is_possible & (memory.mid <= usable)
+    late = np.ones(shape)
+    if lateness is not None:
+        late = np.maximum(1.0, lateness(step_s, TokenTimes(**tokens), members))
+    alone_s = plan.tensor * plan.pipeline * plan.data
+    return plan, {
+        "step_s": np.where(is_possible, step_s, np.inf),
+        "peak_bytes": np.where(is_possible, memory.mid, np.inf),
+        "fits": fits,
+        "is_tight": is_possible & (memory.low <= usable) & (memory.high > usable),
+        "bound": bound,
+        "gpus": np.full(shape, float(alone_s)),
+        "rank": np.stack([np.where(fits, 0.0, 2.0), np.where(fits, late, 1.0), np.where(fits, step_s, memory.mid)]),
+        **tokens,
+    }
+
+
+class _Best:
+    """The best plan so far for each device and batch, and its numbers."""
+
+    def __init__(self, devices: Sequence[Device], batches: IndexArray) -> None:
+        self.devices, self.batches = devices, batches
+        self.shape = (len(devices), len(batches))
+        self.plans: list[Plan] = []
+        self.plan = np.zeros(self.shape, dtype=np.intp)
+        self.rank = np.full((3, *self.shape), np.inf)
+        self.held: dict[str, Any] = {}
+
+    def take(self, members: Sequence[int], offered: tuple[Plan, Mapping[str, Any]]) -> None:
+        """Replace the entries for which the offered plan is better."""
+        plan, values = offered
+        if plan not in self.plans:
+            self.plans.append(plan)
+        rank, held = values["rank"], self.rank[:, members]
+        is_better = rank[2] < held[2]
+        for key in (1, 0):
+            is_better = (rank[key] < held[key]) | ((rank[key] == held[key]) & is_better)
+        is_better &= np.isfinite(values["step_s"]) | ~np.isfinite(held[0])
+        self.rank[:, members] = np.where(is_better, rank, held)
+        self.plan[members] = np.where(is_better, self.plans.index(plan), self.plan[members])
+        for name, value in values.items():
+            if name != "rank":
+                start = np.zeros(self.shape, dtype=value.dtype) if value.dtype != np.float64 else np.inf
+                mine = self.held.setdefault(name, np.broadcast_to(start, self.shape).copy())
+                mine[members] = np.where(is_better, value, mine[members])
+
+    def predictions(self, precisions: Sequence[Precision], *, engine: Engine, options: Options) -> Predictions:
+        """Return the predictions under the best plans, with the spreads of the engine."""
+        held, shape = self.held, self.shape
+        is_alone = self.batches == 1
+        spreads = np.zeros((3, *shape))
+        sources = []
+        for index, device in enumerate(self.devices):
+            costs = costs_of(device, engine)
+            is_known = device.id in costs.fitted_on
+            alone = costs.known_log_spread if is_known else costs.tpot_log_spread
+            spreads[0, index] = np.where(is_alone, alone, max(costs.load_log_spread, alone))
+            spreads[1, index] = costs.ttft_log_spread
+            spreads[2, index] = np.sqrt(max(costs.tpot_log_spread**2 - costs.known_log_spread**2 / 2, 1e-4))
+            sources.append("fitted" if is_known or device.kind == "cpu" else "datasheet")
+        step_s = held["step_s"]
+        is_possible = np.isfinite(step_s)
+        token_names = ("first_s", "between_s", "pass_s", "compute_bound_from", "kv_cache_bytes", "weight_bytes")
+        tokens = TokenTimes(
+            **{name: np.where(is_possible, held[name], np.inf) for name in token_names}, first_log_spread=spreads[1]
+        )
+        plans = tuple(self.plans)
+        return Predictions(
+            devices=tuple(self.devices),
+            precisions=np.repeat(np.array(precisions, dtype=np.object_)[:, np.newaxis], shape[1], axis=1),
+            time_sources=np.repeat(np.array(sources, dtype=np.object_)[:, np.newaxis], shape[1], axis=1),
+            compile=options.compile,
+            batches=self.batches,
+            step_s=step_s,
+            step_low_s=step_s * np.exp(-Z_90 * spreads[0]),
+            step_high_s=step_s * np.exp(Z_90 * spreads[0]),
+            log_spread=spreads[0],
+            own_log_spread=np.minimum(spreads[2], spreads[0]),
+            bound=held["bound"],
+            peak_memory_bytes=held["peak_bytes"],
+            fits=held["fits"],
+            is_tight=held["is_tight"],
+            scaling=None
+            if plans == (Plan(),)
+            else Scaling(plans=plans, plan=self.plan, efficiency_ratio=self._efficiency_ratio()),
+            tokens=tokens,
+        )
+
+    def _efficiency_ratio(self) -> FloatArray:
+        """Return 1 for steps on one GPU; how well several share a service is a matter of its load, not counted here."""
+        return np.ones(self.shape)

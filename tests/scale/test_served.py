@@ -1,0 +1,278 @@
+"""Requests to a served model worked out by hand: a toy model on a device of 1 TFLOP/s and 100 GB/s."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from advisor.errors import UsageError
+from advisor.predict.served_pass import COEFFICIENTS
+from advisor.records.device import Device
+from advisor.records.engine import BatchLimits, Engine, PassCosts
+from advisor.records.generation import Generation
+from advisor.records.options import Options
+from advisor.records.prediction import Predictions, TokenTimes
+from advisor.records.scale import Link, Plan, Spreading
+from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, Workload
+from advisor.scale.plans import served_plans
+from advisor.scale.served import batch_limits, engine_precision, part_of_generation, predict_served, tensor_all_reduce_s
+from tests.predict.toys import NOTHING, device, efficiency, memory_line, operand
+from tests.predict.toys import workload as toy
+
+PASSES = 10
+PER_REQUEST = (0.0, 1.0)
+DEVICE = device()
+IDEAL = PassCosts(
+    **dict.fromkeys(COEFFICIENTS, 0.0)
+    | dict.fromkeys(("memory_ratio", "compute_ratio", "attention_ratio", "overlap_ratio"), 1.0),
+    tpot_log_spread=0.2,
+    known_log_spread=0.1,
+    load_log_spread=0.3,
+    ttft_log_spread=0.4,
+    fitted_on=("other",),
+)
+"""An engine without overheads, on which compute and memory overlap fully."""
+LIMITS = BatchLimits(max_num_seqs=64, max_num_batched_tokens=2048)
+ENGINE = Engine(
+    name="toy",
+    version="1",
+    source="test",
+    limits={"cpu": LIMITS, "gpu": LIMITS, "large_gpu": LIMITS},
+    large_gpu_bytes=1e12,
+    not_large=(),
+    memory_ratio=1.0,
+    cpu_memory_ratio=1.0,
+    cpu_nodes=1,
+    block_tokens=1,
+    streamed_ratio={DEVICE.generation: 1.0},
+    fp16_isas=("avx2",),
+    costs={"gpu": IDEAL, "avx2": IDEAL},
+)
+
+
+def generation() -> Workload:
+    """Two layers of a matrix of 1000 x 1000 and of attention of 8 heads to 2 of keys, 64 wide, 150 tokens long.
+
+    Prompts of 100 tokens, answers of 11: the first of them comes with the prompt, 10 passes give the others.
+    """
+
+    def row(op: str, phase: Phase, inputs: Sequence[Operand], result: Operand, *, count: int) -> Row:
+        return Row(
+            op=op,
+            family="attention" if op == "attention" else "matmul",
+            phase=phase,
+            module="layers.*.mlp",
+            inputs=tuple(inputs),
+            outputs=(result,),
+            attributes={},
+            count=count,
+        )
+
+    weight = operand(1000, 1000)
+    read, written = (operand((0.0, tokens), 1000) for tokens in (100.0, 1.0))
+    query, cached = operand(PER_REQUEST, 8, 1, 64), operand(PER_REQUEST, 2, 150, 64, kept=True)
+
+    def blocks(phase: Phase, count: int, tokens: int) -> Blocks:
+        results = StoredBytes(full=(0.0, 4.0 * 1000 * tokens * count))
+        return Blocks(
+            path="layers.*",
+            count=count,
+            parameter_bytes=0,
+            largest_parameter_bytes=0,
+            kept=NOTHING,
+            largest_kept=NOTHING,
+            results=results,
+            phase=phase,
+        )
+
+    kept = {"parameters": StoredBytes(full=(8e6, 0.0)), "kv_cache": StoredBytes(full=(0.0, 2e5))}
+    return toy(
+        row("aten.mm", "prefill", (read, weight), read, count=2),
+        row("aten.mm", "decode", (written, weight), written, count=2 * PASSES),
+        row("attention", "decode", (query, cached, cached), query, count=2 * PASSES),
+        memory=(memory_line(phase="prefill", **kept),),
+        blocks=(blocks("prefill", 2, 100), blocks("decode", 2 * PASSES, 1)),
+        generation=Generation(
+            prompt_tokens=100, output_tokens=PASSES + 1, head_count=8, kv_head_count=2, engine=ENGINE
+        ),
+    )
+
+
+def predicted(
+    batches: Sequence[int],
+    *,
+    on: Device = DEVICE,
+    workload: Workload | None = None,
+    options: Options | None = None,
+    asked: Spreading | None = None,
+    **costs: float,
+) -> tuple[Predictions, TokenTimes]:
+    """Return the requests on one device, with some costs of the engine changed."""
+    workload = workload or generation()
+    if costs and workload.generation is not None:
+        engine = replace(ENGINE, costs={"gpu": replace(IDEAL, **costs), "avx2": IDEAL})
+        workload = replace(workload, generation=replace(workload.generation, engine=engine))
+    found = predict_served(
+        workload,
+        devices=[on],
+        efficiencies=[efficiency()],
+        batches=np.array(batches),
+        options=options or Options(precision="half", compile="compile"),
+        asked=asked or Spreading(),
+    )
+    assert found.tokens is not None
+    return found, found.tokens
+
+
+def decode_us(requests: float) -> float:
+    # Two matrices of 2 MB in half at 100 GB/s, 40 us, or 2 x 2 MFLOP for each request at 1 TFLOP/s; two caches of
+    # 76.8 kB with queries and results of 2048 B, 1.57696 us; four results or inputs of 2 kB, 0.08 us.
+    return max(40.0, 4.0 * requests) + 1.65696 * requests
+
+
+def mixed_us(requests: float) -> float:
+    # 100 tokens more: 400 us of computing, and 0.08 us each for inputs and results.
+    return 400 + 4.0 * requests + 1.65696 * requests + 8.0
+
+
+def test_one_request_waits_for_its_prompt_and_then_for_passes_alone() -> None:
+    found, tokens = predicted([1])
+    assert tokens.first_s[0, 0] == pytest.approx(408e-6)
+    assert tokens.between_s[0, 0] == pytest.approx(decode_us(1) * 1e-6)
+    assert found.step_s[0, 0] == pytest.approx((408 + PASSES * decode_us(1)) * 1e-6)
+
+
+def test_prompts_of_others_come_between_tokens_and_hide_weights() -> None:
+    _, tokens = predicted([4])
+    # In the 10 passes of a request the prompts of the 3 others are read, which compute while the weights are read.
+    between_us = decode_us(4) + 3 / PASSES * (mixed_us(4) - decode_us(4))
+    assert tokens.pass_s[0, 0] == pytest.approx(decode_us(4) * 1e-6)
+    assert tokens.between_s[0, 0] == pytest.approx(between_us * 1e-6)
+    assert tokens.first_s[0, 0] == pytest.approx((mixed_us(3) + between_us / 2) * 1e-6)
+
+
+def test_a_prompt_over_the_budget_is_read_in_chunks_that_each_read_the_weights() -> None:
+    small = replace(LIMITS, max_num_batched_tokens=50)
+    workload = generation()
+    assert workload.generation is not None
+    engine = replace(ENGINE, limits=dict.fromkeys(("cpu", "gpu", "large_gpu"), small))
+    workload = replace(workload, generation=replace(workload.generation, engine=engine))
+    _, tokens = predicted([1], workload=workload, kernel_s=0.0)
+    # Two passes of 200 us, longer than the 40 us of the weights, with 4 us of inputs and results each.
+    assert tokens.first_s[0, 0] == pytest.approx(408e-6)
+
+
+def test_overheads_are_per_kernel_pass_request_and_logit() -> None:
+    _, alone = predicted([2])
+    _, costly = predicted([2], pass_s=1e-3, request_s=1e-4, sampling_s=1e-5, million_logits_s=1.0)
+    # 2 requests, each of which draws from the 1000 columns of the largest product: 2e-3 million logits.
+    added_s = 1e-3 + 2e-4 + 1e-5 + 2e-3
+    assert costly.pass_s[0, 0] - alone.pass_s[0, 0] == pytest.approx(added_s)
+
+
+def test_serving_adds_to_the_first_token_alone() -> None:
+    _, alone = predicted([1])
+    _, costly = predicted([1], first_token_s=5e-3, prompt_token_s=1e-5)
+    assert costly.first_s[0, 0] - alone.first_s[0, 0] == pytest.approx(5e-3 + 100 * 1e-5)
+    assert costly.between_s[0, 0] == alone.between_s[0, 0]
+
+
+def test_an_engine_runs_no_more_requests_than_its_limit() -> None:
+    found, _ = predicted([64, 65])
+    assert found.fits.tolist() == [[True, False]]
+    assert np.isinf(found.step_s[0, 1])
+
+
+def test_intervals_of_a_request_alone_and_of_a_loaded_engine_differ() -> None:
+    found, tokens = predicted([1, 4])
+    assert found.log_spread.tolist() == [[0.2, 0.3]]
+    assert tokens.first_log_spread is not None
+    assert tokens.first_log_spread.tolist() == [[0.4, 0.4]]
+
+
+def test_decode_is_bound_by_computing_from_the_first_power_of_two_on() -> None:
+    # Computing takes 4 us and 0.6144 us of attention for each request, memory 40 us and 1.657 us: equal at 13.5.
+    _, tokens = predicted([1])
+    assert tokens.compute_bound_from[0, 0] == 16
+
+
+def test_the_cache_is_of_all_requests_and_the_weights_are_of_one_copy() -> None:
+    _, tokens = predicted([1, 8])
+    assert tokens.kv_cache_bytes.tolist() == [[1e5, 8e5]]
+    assert tokens.weight_bytes.tolist() == [[4e6, 4e6]]
+
+
+TWO = device(gpu_count=2, nvlink_bytes_per_s=1e11)
+
+
+def test_tensor_parallel_gpus_divide_a_pass_and_sum_twice_in_each_block() -> None:
+    _, tokens = predicted([1], on=TWO, asked=Spreading(tensor=2), all_reduce_s=5e-6)
+    _, free = predicted([1], on=TWO, asked=Spreading(tensor=2))
+    # Weights, products and caches in two; 4 all-reduces of 2 kB in one shot: 5 us and 2 kB at 100 GB/s.
+    assert free.pass_s[0, 0] == pytest.approx(decode_us(1) / 2 * 1e-6)
+    assert tokens.between_s[0, 0] == pytest.approx((decode_us(1) / 2 + 4 * (5 + 0.02)) * 1e-6)
+
+
+def test_a_pipeline_runs_its_groups_of_requests_one_behind_the_other() -> None:
+    found, tokens = predicted([8], on=TWO, asked=Spreading(pipeline=2))
+    assert found.scaling is not None
+    assert found.scaling.plans == (Plan(pipeline=2),)
+    # A group of four requests passes both stages: as long as on one GPU.
+    assert tokens.pass_s[0, 0] == pytest.approx(decode_us(4) * 1e-6)
+
+
+def test_large_messages_go_around_the_ring_and_small_ones_in_one_shot() -> None:
+    link = Link(latency_s=3.4e-6, bytes_per_s=1e11)
+    small, large = (float(tensor_all_reduce_s(size, 8, link, least_s=1e-5)) for size in (1e3, 1e9))
+    assert small == pytest.approx(1e-5 + 7 * 1e3 / 1e11)
+    assert large == pytest.approx(2 * 7 / 8 * 1e9 / 1e11, rel=0.01)
+
+
+def test_heads_that_do_not_divide_leave_pipelines_and_copies() -> None:
+    workload = generation()
+    assert workload.generation is not None
+    ten = replace(workload, generation=replace(workload.generation, head_count=40, kv_head_count=10))
+    plans = list(served_plans(ten, gpu_count=8, asked=Spreading()))
+    assert {plan.tensor for plan in plans} == {1, 2}
+    with pytest.raises(UsageError, match="40 query heads, 10"):
+        predicted([8], on=device(gpu_count=8, nvlink_bytes_per_s=1e11), workload=ten, asked=Spreading(tensor=8))
+
+
+def test_weights_are_in_16_bits_on_every_cpu() -> None:
+    cpu = replace(DEVICE, kind="cpu")
+    options = Options(precision="half")
+    assert engine_precision(replace(cpu, isa="avx2"), ENGINE, options) == "fp16"
+    assert engine_precision(replace(cpu, isa="avx512"), ENGINE, options) == "bf16"
+
+
+def test_limits_depend_on_the_gpu() -> None:
+    large = replace(LIMITS, max_num_seqs=1024)
+    engine = replace(ENGINE, limits={"gpu": LIMITS, "large_gpu": large}, large_gpu_bytes=70e9, not_large=("a100",))
+    h100, a100 = (replace(DEVICE, id=name, memory_bytes=80e9) for name in ("h100-sxm", "a100-sxm"))
+    assert [batch_limits(one, engine).max_num_seqs for one in (h100, a100)] == [1024, 64]
+
+
+def test_every_coefficient_changes_some_time() -> None:
+    _, base = predicted([4], on=TWO, asked=Spreading(tensor=2))
+    silent = {"kernel_core_s"}  # of CPUs alone
+    for name in set(COEFFICIENTS) - silent:
+        _, changed = predicted([4], on=TWO, asked=Spreading(tensor=2), **{name: getattr(IDEAL, name) * 0.1 or 1e-5})
+        differs = any(
+            (getattr(base, one.name) != getattr(changed, one.name)).any()
+            for one in fields(TokenTimes)
+            if one.name in ("first_s", "between_s")
+        )
+        assert differs, name
+
+
+def test_a_part_is_a_step_by_itself() -> None:
+    decode = part_of_generation(generation(), "decode")
+    assert [row.count for row in decode.rows] == [2, 2]
+    assert [(blocks.count, blocks.results.full) for blocks in decode.blocks] == [(2, (0.0, 8000.0))]
+    assert decode.generation is None
+
+
+def test_a_workload_that_generates_nothing_has_no_parts() -> None:
+    with pytest.raises(ValueError, match="generates nothing"):
+        part_of_generation(toy(), "decode")
