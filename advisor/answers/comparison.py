@@ -33,7 +33,7 @@ from advisor.workload.summary import group_rows, totals
 _HINT = "compare what `advise SOURCE -o answer.json` writes, or what `advise profile SOURCE -o workload.json` does"
 _NESTED = (JobLimits, Generation)
 """Parts of a job that are records themselves."""
-_MODEL_FIELDS = ("head_count", "kv_head_count")
+_MODEL_FIELDS = ("head_count", "kv_head_count", "truncates_sampling", "engine")
 """Fields of a job that describe the model; they are compared with the step."""
 
 
