@@ -25,6 +25,7 @@ from advisor.records.prediction import Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.scale.predict_on_all import predict_on_all
+from advisor.scale.served import ServedModel
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import OnProgress, trace_many
 
@@ -219,6 +220,7 @@ def _scored(
     spread = float((tokens.first_log_spread if mode == "ttft" else predictions.log_spread)[at])
     is_known = run.device.id in costs_of(run.device, generation.engine).fitted_on
     known: Known = "device" if is_known else "generation" if run.device.kind == "cpu" else "vendor"
+    roofline_s, flops = _plain_roofline(run, mode)
     measurement = Measurement(
         model=row.model,
         mode=mode,
@@ -242,10 +244,24 @@ def _scored(
         low_s=predicted_s * math.exp(-Z_90 * spread),
         high_s=predicted_s * math.exp(Z_90 * spread),
         without_own_s=None,
-        roofline_s=predicted_s,
-        flops=0.0,
+        roofline_s=roofline_s,
+        flops=flops,
         usd_per_hour=None,
     )
+
+
+def _plain_roofline(run: ServedRun, mode: ServedMode) -> tuple[float, float]:
+    """Return the time of a whole prompt, or of a decode pass, by the datasheet, and its FLOP; per token for "token"."""
+    generation, row, device = run.workload.generation, run.row, run.device
+    if generation is None:
+        raise ValueError(f"{run.workload.name} generates nothing")
+    in_flight = np.array([1.0 if mode == "ttft" else float(row.concurrency)])
+    work = ServedModel(run.workload, generation).work("prefill" if mode == "ttft" else "decode", "half", in_flight)
+    peaks, share = device.peak_flops_per_s, row.tensor_parallel * (row.concurrency if mode == "token" else 1)
+    flops = float((work.product_flops + work.attention_flops)[0])
+    bytes_s = float((work.weight_bytes + work.cache_bytes)[0]) / device.memory_bytes_per_s
+    peak = next(peaks[unit] for unit in ("bf16", "fp16", "vector") if unit in peaks)
+    return max(bytes_s, flops / peak) / share, flops
 
 
 def _failed(row: ServedRow, file: Path, line: int, *, reason: str) -> Iterable[FailedRow]:

@@ -1,0 +1,46 @@
+"""Rows of served models: what a file may hold, and which line and cell an error names."""
+
+from pathlib import Path
+
+import pytest
+
+from advisor.answers.served_validation import is_served_table, read_served
+from advisor.errors import UsageError
+
+HEADER = "model,device,prompt_tokens,output_tokens,concurrency,ttft_s,tpot_s,tokens_per_s,source\n"
+SHIPPED = Path(__file__).parent.parent / "data/measured/served/vllm.csv"
+
+
+def table(tmp_path: Path, *rows: str) -> Path:
+    file = tmp_path / "served.csv"
+    file.write_text(HEADER + "".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def test_an_empty_cell_was_not_measured(tmp_path: Path) -> None:
+    ((row, line),) = read_served(table(tmp_path, "hf:a.json,l4,256,128,4,,0.02,190,me"))
+    assert line == 2
+    assert (row.ttft_s, row.tpot_s, row.tokens_per_s, row.concurrency) == (None, 0.02, 190.0, 4)
+    assert (row.engine, row.tensor_parallel) == ("vllm", 1)
+
+
+@pytest.mark.parametrize(
+    ("cells", "named"),
+    [
+        ("hf:a.json,l4,256,1,4,,0.02,190,me", "served.csv:2: output_tokens"),
+        ("hf:a.json,l4,0,128,4,,0.02,190,me", "served.csv:2: prompt_tokens"),
+        ("hf:a.json,l4,256,128,4,,-1,190,me", "served.csv:2: tpot_s"),
+        ("hf:a.json,l4,256,128,four,,0.02,190,me", "served.csv:2: concurrency"),
+        ("hf:a.json,l4,256,128,4,,,,me", "served.csv:2: nothing was measured"),
+    ],
+)
+def test_an_invalid_cell_is_named_with_its_line(tmp_path: Path, cells: str, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        read_served(table(tmp_path, cells))
+
+
+def test_the_shipped_rows_are_read_and_each_measured_something(tmp_path: Path) -> None:
+    assert is_served_table(SHIPPED)
+    rows = [row for row, _ in read_served(SHIPPED)]
+    assert len(rows) == 1009
+    assert all(row.tpot_s is not None for row in rows)
