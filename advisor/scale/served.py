@@ -273,15 +273,19 @@ def _offered(
     """Return the plan, and what it gives on these devices, arrays (devices, batches)."""
     generation, workload = model.generation, model.workload
     in_flight = np.ceil(batches / plan.data)
-    times = request_times(
-        model,
-        rates=rates,
-        width=width,
-        in_flight=in_flight,
-        plan=plan,
-        inside=link,
-        chunk_tokens=limits.max_num_batched_tokens,
-    )
+
+    def under(plan: Plan) -> RequestTimes:
+        return request_times(
+            model,
+            rates=rates,
+            width=width,
+            in_flight=in_flight,
+            plan=plan,
+            inside=link,
+            chunk_tokens=limits.max_num_batched_tokens,
+        )
+
+    times = under(plan)
     memory = memory_of_one(workload, plan, batches=in_flight, width=width, kind=kind).total
     share = engine.memory_ratio if kind == "gpu" else engine.cpu_memory_ratio
     usable = share * np.array([device.memory_bytes for device in devices])[:, np.newaxis]
@@ -289,6 +293,10 @@ def _offered(
     shape = is_possible.shape
     first_s, between_s = np.broadcast_to(times.first_s, shape), np.broadcast_to(times.between_s, shape)
     step_s = first_s + generation.decode_count * between_s
+    efficiency_ratio = np.ones(shape)
+    if (shares := plan.tensor * plan.pipeline) > 1:
+        alone = under(Plan())
+        efficiency_ratio = (alone.first_s + generation.decode_count * alone.between_s) / shares / step_s
     held = plan.tensor / min(plan.tensor, generation.kv_head_count)
     memory_line = workload.memory[0]
     flight = batches.astype(np.float64)
@@ -313,14 +321,13 @@ def _offered(
     late = np.ones(shape)
     if lateness is not None:
         late = np.maximum(1.0, lateness(step_s, TokenTimes(**tokens), members))
-    alone_s = plan.tensor * plan.pipeline * plan.data
     return plan, {
         "step_s": np.where(is_possible, step_s, np.inf),
         "peak_bytes": np.where(is_possible, memory.mid, np.inf),
         "fits": fits,
         "is_tight": is_possible & (memory.low <= usable) & (memory.high > usable),
         "bound": bound,
-        "gpus": np.full(shape, float(alone_s)),
+        "efficiency_ratio": efficiency_ratio,
         "rank": np.stack([np.where(fits, 0.0, 2.0), np.where(fits, late, 1.0), np.where(fits, step_s, memory.mid)]),
         **tokens,
     }
@@ -393,10 +400,6 @@ class _Best:
             is_tight=held["is_tight"],
             scaling=None
             if plans == (Plan(),)
-            else Scaling(plans=plans, plan=self.plan, efficiency_ratio=self._efficiency_ratio()),
+            else Scaling(plans=plans, plan=self.plan, efficiency_ratio=held["efficiency_ratio"]),
             tokens=tokens,
         )
-
-    def _efficiency_ratio(self) -> FloatArray:
-        """Return 1 for steps on one GPU; how well several share a service is a matter of its load, not counted here."""
-        return np.ones(self.shape)

@@ -214,6 +214,17 @@ def test_tensor_parallel_gpus_divide_a_pass_and_sum_twice_in_each_block() -> Non
     assert tokens.between_s[0, 0] == pytest.approx((decode_us(1) / 2 + 4 * (5 + 0.02)) * 1e-6)
 
 
+def test_the_efficiency_of_a_plan_is_its_share_of_perfect_scaling() -> None:
+    alone, _ = predicted([1])
+    slowed, _ = predicted([1], on=TWO, asked=Spreading(tensor=2), all_reduce_s=5e-6)
+    copies, _ = predicted([2], on=TWO, asked=Spreading(gpus=2, tensor=1))
+    assert slowed.scaling is not None
+    assert copies.scaling is not None
+    assert slowed.scaling.efficiency_ratio[0, 0] == pytest.approx(alone.step_s[0, 0] / 2 / slowed.step_s[0, 0])
+    assert slowed.scaling.efficiency_ratio[0, 0] < 0.9
+    assert copies.scaling.efficiency_ratio[0, 0] == 1.0
+
+
 def test_a_pipeline_runs_its_groups_of_requests_one_behind_the_other() -> None:
     found, tokens = predicted([8], on=TWO, asked=Spreading(pipeline=2))
     assert found.scaling is not None
