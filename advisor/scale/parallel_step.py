@@ -21,14 +21,10 @@ _DIVIDED = ("inner_forward", "inner_backward")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
-    """The time of a pass on one GPU alone, (devices, batches); `part_s` is (parts, devices, batches) as in `PARTS`.
-
-    The KV cache, if any, has `kv_head_count` heads.
-    """
+    """The time of a pass on one GPU alone, (devices, batches); `part_s` is (parts, devices, batches) as in `PARTS`."""
 
     step_s: FloatArray
     part_s: FloatArray
-    kv_head_count: int = 1
 
     def parts_s(self, *names: str) -> FloatArray:
         """Return the sum of the parts with these names."""
@@ -71,7 +67,6 @@ def spread_part(
     rows: Sequence[int] | IndexArray,
     at: IndexArray,
     width: Width,
-    kv_head_count: int,
 ) -> Spread:
     """Return the step of a workload under `plan` on the devices `rows`, from its predictions on single devices.
 
@@ -81,7 +76,7 @@ def spread_part(
         raise ValueError("the parts of the step were not counted")
     step_s = alone.step_s[rows][:, at]
     return spread_step(
-        Alone(step_s=step_s, part_s=alone.part_ratio[:, rows][..., at] * step_s, kv_head_count=kv_head_count),
+        Alone(step_s=step_s, part_s=alone.part_ratio[:, rows][..., at] * step_s),
         plan,
         traffic=traffic_of(workload, batches=alone.batches[at].astype(np.float64), width=width),
         fabric=fabric_of([alone.devices[row] for row in rows], plan),
@@ -198,12 +193,10 @@ def _tensor_part(alone: Alone, plan: Plan, *, traffic: Traffic) -> Alone:
     """Return the work of one GPU in a tensor-parallel group.
 
     The matrix products of the blocks and their optimizer step are divided equally. Norms, residual additions and
-    everything outside the blocks run on every GPU. Each GPU reads whole heads of the KV cache; with fewer heads than
-    GPUs, several GPUs read the same head (vLLM's `QKVParallelLinear`).
+    everything outside the blocks run on every GPU.
     """
     ratios = {
         **dict.fromkeys(_DIVIDED, 1 / plan.tensor),
-        "cached_forward": 1 / min(plan.tensor, alone.kv_head_count),
         "optimizer": 1 - traffic.block_ratio * (1 - 1 / plan.tensor),
     }
     part_s = alone.part_s * np.array([ratios.get(name, 1.0) for name in PARTS])[:, np.newaxis, np.newaxis]

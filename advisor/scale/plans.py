@@ -20,8 +20,8 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
     """Yield the plans that use `gpu_count` GPUs of each machine, those that need the fewest code changes first.
 
     A model is split along its repeated blocks, and only inside one machine, where links are fast. Training may combine
-    several such groups with data parallelism. Inference is replicated, or split among all GPUs of one machine. LLM
-    serving uses replicas, each tensor-parallel.
+    several such groups with data parallelism. Inference is replicated, or split among all GPUs of one machine. Served
+    language models have `served_plans`.
     """
     passes = asked.accumulate if workload.mode == "training" else 1
     common = Plan(machines=machines, accumulate=passes, checkpoint_activations=asked.checkpoint_activations)
@@ -29,7 +29,6 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
     if ranks == 1:
         yield common
         return
-    generation = workload.generation
     is_training = workload.mode == "training"
     shardings = (asked.sharding,) if asked.sharding else _SHARDINGS if is_training else _SHARDINGS[:1]
     for sharding in shardings:
@@ -39,13 +38,11 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
     block_count = sum(one.count for one in outermost(workload.blocks))
     for ways in _ways(gpu_count):
         groups = ranks // ways
-        if block_count == 0 or (groups > 1 and not is_training and generation is None):
-            continue
-        if not divides_heads(workload, ways):
+        if block_count == 0 or (groups > 1 and not is_training):
             continue
         for sharding in _SHARDINGS if groups > 1 and is_training else _SHARDINGS[:1]:
             yield replace(common, tensor=ways, data=groups, sharding=sharding)
-        if ways <= block_count and generation is None:
+        if ways <= block_count:
             in_turn = passes if passes > 1 else _PIPELINE_PASSES * ways
             for sharding in _PIPELINE_SHARDINGS if groups > 1 else _SHARDINGS[:1]:
                 yield replace(common, accumulate=in_turn, pipeline=ways, data=groups, sharding=sharding)

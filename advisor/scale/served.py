@@ -28,6 +28,7 @@ from advisor.scale.collectives import all_reduce_s, send_s
 from advisor.scale.links import inside_link
 from advisor.scale.plans import gpu_counts, served_plans
 from advisor.scale.sharded_memory import memory_of_one
+from advisor.scale.spread_out import precedes
 from advisor.scale.traffic import traffic_of
 
 Lateness = Callable[[FloatArray, TokenTimes, Sequence[int]], FloatArray]
@@ -176,7 +177,11 @@ def tensor_all_reduce_s(sent_bytes: Any, ways: int, inside: Link, *, least_s: An
 
 
 def _divided(work: PassWork, plan: Plan, generation: Generation) -> PassWork:
-    """Return the work of one GPU of a tensor-parallel group; a head of the KV cache is never split."""
+    """Return the work of one GPU of a tensor-parallel group.
+
+    Each GPU reads whole heads of the KV cache; with fewer heads than GPUs, several GPUs read the same head (vLLM's
+    `QKVParallelLinear`).
+    """
     ways = plan.tensor
     return work.scaled(
         weight_bytes=1 / ways,
@@ -350,9 +355,7 @@ class _Best:
         if plan not in self.plans:
             self.plans.append(plan)
         rank, held = values["rank"], self.rank[:, members]
-        is_better = rank[2] < held[2]
-        for key in (1, 0):
-            is_better = (rank[key] < held[key]) | ((rank[key] == held[key]) & is_better)
+        is_better = precedes(rank, held)
         is_better &= np.isfinite(values["step_s"]) | ~np.isfinite(held[0])
         self.rank[:, members] = np.where(is_better, rank, held)
         self.plan[members] = np.where(is_better, self.plans.index(plan), self.plan[members])

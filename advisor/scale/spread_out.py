@@ -64,13 +64,18 @@ class _Best:
 
     def take(self, members: list[int], offered: "_Best") -> None:
         """Replace the entries for which `offered`, (members, batches), is better."""
-        held = self.rank[:, members]
-        is_better = offered.rank[-1] < held[-1]
-        for weight in reversed(range(_KEY_COUNT - 1)):
-            is_better = (offered.rank[weight] < held[weight]) | ((offered.rank[weight] == held[weight]) & is_better)
+        is_taken = precedes(offered.rank, self.rank[:, members])
         for field in fields(self):
             mine = getattr(self, field.name)
-            mine[..., members, :] = np.where(is_better, getattr(offered, field.name), mine[..., members, :])
+            mine[..., members, :] = np.where(is_taken, getattr(offered, field.name), mine[..., members, :])
+
+
+def precedes(rank: FloatArray, held: FloatArray) -> BoolArray:
+    """Return where `rank` is less than `held`, (keys, ...): by the first key in which they differ."""
+    is_less: BoolArray = rank[-1] < held[-1]
+    for new, old in zip(rank[-2::-1], held[-2::-1], strict=True):
+        is_less = (new < old) | ((new == old) & is_less)
+    return is_less
 
 
 def never_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
@@ -96,7 +101,7 @@ def spread_out(
     requested.
     """
     members_of = members_by_plan(workload, devices, asked)
-    plans = sorted(members_of, key=lambda plan: _needs_code_changes(plan, workload))
+    plans = sorted(members_of, key=_needs_code_changes)
     if all(plan == Plan() for plan in plans) and asked.gpus is None:
         return predict_at(batches)
     passes = {plan: pass_batches(batches, plan) for plan in plans}
@@ -113,7 +118,7 @@ def spread_out(
             continue  # the step is known only at its own batch size
         weight = plan.machines if by_cost else 1
         is_divided = _divides(batches, plan)
-        needs_code_changes = _needs_code_changes(plan, workload)
+        needs_code_changes = _needs_code_changes(plan)
         members = members_of[plan]
         if needs_code_changes:  # a model that fits on one GPU is never split
             members = [one for one in members if best.rank[0, one].any()]
@@ -132,9 +137,9 @@ def spread_out(
     return _predictions(best, alone, batches=batches, plans=tuple(plans))
 
 
-def _needs_code_changes(plan: Plan, workload: Workload) -> bool:
-    """Return whether the plan splits the model, which needs changes to its code; serving engines do it themselves."""
-    return workload.generation is None and (plan.tensor > 1 or plan.pipeline > 1)
+def _needs_code_changes(plan: Plan) -> bool:
+    """Return whether the plan splits the model, which needs changes to its code."""
+    return plan.tensor > 1 or plan.pipeline > 1
 
 
 def pass_batches(batches: IndexArray, plan: Plan) -> IndexArray:
@@ -171,8 +176,7 @@ def _offered(
 ) -> _Best:
     """Return the step under the plan, (members, batches); `is_divided`: every pass of every GPU has a sample."""
     shape = (len(members), len(at))
-    heads = 1 if workload.generation is None else workload.generation.kv_head_count
-    spread = spread_part(workload, plan, alone=alone, rows=members, at=at, width=width, kv_head_count=heads)
+    spread = spread_part(workload, plan, alone=alone, rows=members, at=at, width=width)
     batches = alone.batches[at].astype(np.float64)
     memory = memory_of_one(workload, plan, batches=batches, width=width, kind=kind).total
     memory_bytes = np.array([alone.devices[index].memory_bytes for index in members])[:, np.newaxis]

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding, Spreading
-from advisor.scale.plans import gpu_counts, machine_counts, plans_of
+from advisor.records.workload import Workload
+from advisor.scale.plans import gpu_counts, machine_counts, plans_of, served_plans
 from tests.scale.toys import workload
 
 SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
@@ -66,23 +67,28 @@ def test_inference_accumulates_nothing() -> None:
     assert list(plans_of(still, gpu_count=4, machines=1, asked=Spreading(accumulate=8))) == [Plan(data=4)]
 
 
+def copied(served: Workload, *, gpu_count: int) -> list[Plan]:
+    """The plans without a pipeline."""
+    return [plan for plan in served_plans(served, gpu_count=gpu_count, asked=Spreading()) if plan.pipeline == 1]
+
+
 def test_a_model_in_service_is_copied_tensor_parallel_or_both() -> None:
     served = replace(workload(), mode="inference", generation=Generation(prompt_tokens=8, output_tokens=2))
-    assert list(plans_of(served, gpu_count=4, machines=1, asked=Spreading())) == [
+    assert list(served_plans(served, gpu_count=4, asked=Spreading())) == [
         Plan(data=4),
         Plan(data=2, tensor=2),
         Plan(tensor=4),
     ]
     # 14 heads are not divided by 4, nor by 6.
     odd = replace(served, generation=Generation(prompt_tokens=8, output_tokens=2, head_count=14))
-    assert [plan.tensor for plan in plans_of(odd, gpu_count=4, machines=1, asked=Spreading())] == [1, 2]
-    assert list(plans_of(odd, gpu_count=6, machines=1, asked=Spreading())) == [Plan(data=6), Plan(data=3, tensor=2)]
+    assert [plan.tensor for plan in copied(odd, gpu_count=4)] == [1, 2]
+    assert copied(odd, gpu_count=6) == [Plan(data=6), Plan(data=3, tensor=2)]
 
 
 def test_gpus_have_whole_heads_of_keys_and_values_or_share_one() -> None:
     # 40 heads go into 2, 4 and 8; 10 of keys and values neither into 4 nor 4 into them.
     phi = Generation(prompt_tokens=8, output_tokens=2, head_count=40, kv_head_count=10)
     served = replace(workload(), mode="inference", generation=phi)
-    assert {plan.tensor for plan in plans_of(served, gpu_count=8, machines=1, asked=Spreading())} == {1, 2}
+    assert {plan.tensor for plan in served_plans(served, gpu_count=8, asked=Spreading())} == {1, 2}
     shared = replace(served, generation=replace(phi, kv_head_count=2))
-    assert {plan.tensor for plan in plans_of(shared, gpu_count=8, machines=1, asked=Spreading())} == {1, 2, 4, 8}
+    assert {plan.tensor for plan in served_plans(shared, gpu_count=8, asked=Spreading())} == {1, 2, 4, 8}
