@@ -33,7 +33,7 @@ DEVICE_IDS = {
 MOST_LOADS = 4
 MOST_HZ = 3.5e9
 FLOPS_PER_TOKEN = {"llama-8b": 14e9, "qwen-0.5b": 0.7e9, "smol-135m": 0.21e9}
-"""Of the blocks: two for each parameter outside the embedding."""
+"""FLOP of the blocks for a token: two for each parameter outside the embedding."""
 LEAST_LOAD = 2.5
 """Requests in flight from which on a mean, rounded to a whole number, says what the engine ran."""
 COLUMNS = (

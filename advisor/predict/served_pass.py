@@ -97,7 +97,7 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeviceRates:
-    """What an engine finds on a device, before its own costs; arrays broadcast to (devices, 1).
+    """The rates of devices before the costs of an engine; arrays broadcast to (devices, 1).
 
     - `memory_bytes_per_s`, `flops_per_s`: of the memory and of the unit that it uses
     - `kernel_ratio`, `core_ratio`: time of `PassCosts.kernel_s` and of `kernel_core_s`

@@ -17,7 +17,7 @@ def _fitted(gpu: Prior | None, cpu: Prior | None) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCosts:
-    """What a pass costs on one instruction set; `scripts/fit_engine.py` fits the coefficients to measured services.
+    """The costs of a pass on one instruction set; `scripts/fit_engine.py` fits the coefficients to measured services.
 
     - `memory_ratio`: share at which weights and KV cache are read: on GPUs of the rate of narrow products, on CPUs of
       the measured read bandwidth

@@ -10,7 +10,7 @@ from advisor.records.workload import Attention
 MeasuredMode = Literal["inference", "forward_backward", "training"]
 """`forward_backward` is a training step without its optimizer."""
 ServedMode = Literal["ttft", "tpot", "token"]
-"""What was measured of a served language model: TTFT, TPOT, and the time per output token of all requests together."""
+"""A measured figure of a served language model: TTFT, TPOT, or the time per output token of all requests together."""
 Known = Literal["calibrated", "device", "generation", "vendor", "nothing"]
 """The source of a prediction's efficiency: this machine, this device, another device of its generation,
 another generation of its vendor, or other vendors only."""
