@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Call, Number, aten, log2
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Call, Number, aten, formula_of
 from advisor.ops.rnn import layers_of
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
@@ -157,7 +157,7 @@ _OUTPUT_CYCLES: Mapping[str, float] = {
 }
 """The same for each element of the output."""
 _COMPARISON_CYCLES = 27.0
-"""The same for each of the n log2 n comparisons of a sort, with its index; 11 if there is a single row."""
+"""The same for each comparison of a sort, which its formula counts; 11 if there is a single row."""
 _DRAW_CYCLES = 20.0
 """Cycles for a number of the CPU's generator, which is one for all threads (ATen's CPUGeneratorImpl)."""
 
@@ -170,9 +170,8 @@ def _scalar_loop(call: Call, itemsize_bytes: float) -> Program:
 
 
 def _cpu_sort(call: Call, itemsize_bytes: float) -> Program:
-    shape, dim = call.inputs[0].shape, call.attributes.get("dim")
-    comparisons = call.inputs[0].numel * log2(shape[-1 if dim is None else dim] if shape else 1.0)
-    return Program(scalar_cycles=_COMPARISON_CYCLES * comparisons)
+    counted = formula_of(call.op)
+    return Program(scalar_cycles=_COMPARISON_CYCLES * counted.cost(call).flops if counted else 0.0)
 
 
 def _cpu_draw(call: Call, itemsize_bytes: float) -> Program:
