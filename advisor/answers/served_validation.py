@@ -14,7 +14,7 @@ from advisor.catalog.find import find_device
 from advisor.devices.named_device import split_cores
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.capability import gpu_device, whole_cpu_device
-from advisor.predict.served_pass import costs_of
+from advisor.predict.served_pass import costs_of, half_unit
 from advisor.question.served_model import as_served
 from advisor.records.answer import Z_90, Job
 from advisor.records.device import Device, Gpu
@@ -257,11 +257,10 @@ def _plain_roofline(run: ServedRun, mode: ServedMode) -> tuple[float, float]:
         raise ValueError(f"{run.workload.name} generates nothing")
     in_flight = np.array([1.0 if mode == "ttft" else float(row.concurrency)])
     work = ServedModel(run.workload, generation).work("prefill" if mode == "ttft" else "decode", "half", in_flight)
-    peaks, share = device.peak_flops_per_s, row.tensor_parallel * (row.concurrency if mode == "token" else 1)
+    share = row.tensor_parallel * (row.concurrency if mode == "token" else 1)
     flops = float((work.product_flops + work.attention_flops)[0])
     bytes_s = float((work.weight_bytes + work.cache_bytes)[0]) / device.memory_bytes_per_s
-    peak = next(peaks[unit] for unit in ("bf16", "fp16", "vector") if unit in peaks)
-    return max(bytes_s, flops / peak) / share, flops
+    return max(bytes_s, flops / device.peak_flops_per_s[half_unit(device)]) / share, flops
 
 
 def _failed(row: ServedRow, file: Path, line: int, *, reason: str) -> Iterable[FailedRow]:

@@ -187,11 +187,15 @@ def device_rates(
 
 def _device_rates(device: Device, engine: Engine, efficiency: Efficiency) -> tuple[float, ...]:
     """Return the fields of `DeviceRates` of a GPU, whose kernels take cycles."""
-    unit = next(unit for unit in ("bf16", "fp16", "vector") if unit in device.peak_flops_per_s)
     streamed = engine.streamed_ratio.get(device.generation, 0.0) * device.memory_bytes_per_s
     narrow = narrow_bytes_per_s(device, efficiency) or sustained_bytes_per_s(device, efficiency)
-    flops_per_s = sustained_flops_per_s(device, efficiency, unit=unit)
+    flops_per_s = sustained_flops_per_s(device, efficiency, unit=half_unit(device))
     return streamed or narrow, flops_per_s, REFERENCE_CLOCK_HZ / device.clock_hz, 0.0, device.host_time_ratio
+
+
+def half_unit(device: Device) -> str:
+    """Return the unit that multiplies 16-bit numbers: the vector unit on a device without one for them."""
+    return next(unit for unit in ("bf16", "fp16", "vector") if unit in device.peak_flops_per_s)
 
 
 def _cpu_rates(device: Device, engine: Engine) -> tuple[float, ...]:
