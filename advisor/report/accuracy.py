@@ -61,7 +61,7 @@ def score_tables(accuracy: Accuracy, *, top: int) -> Iterator[Table]:
         rows = [("all", accuracy.overall), *((group.by[name], group.score) for group in groups[:top])]
         scores = _INTERVAL_SCORES if name in _INTERVALS_SHOWN else (*_SCORES, *bare)
         columns: list[ColumnOf[tuple[str, Score]]] = [column(name, lambda row: row[0]), *scores]
-        yield table_of(rows, columns, notes=more_note(len(groups), top=top), is_first_highlighted=True)
+        yield table_of(rows, columns, notes=more_note(len(groups), top=top), highlighted=0)
 
 
 def score_legend(accuracy: Accuracy) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
-    is_first_highlighted: bool = False
+    highlighted: int | None = None
 
 
 Block: TypeAlias = Paragraph | Listing | Warnings | Table

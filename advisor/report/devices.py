@@ -17,7 +17,7 @@ def inventory_content(inventory: Inventory) -> Iterator[Block]:
     version, threads = inventory.torch.version, inventory.torch.thread_count
     used = (f"torch {version} uses {_counted(threads, 'thread')}.",) if version else ()
     yield Paragraph(title=_cpu_sentence(inventory.machine), sentences=used)
-    yield table_of(inventory.devices, _columns(inventory), is_first_highlighted=True)
+    yield table_of(inventory.devices, _columns(inventory), highlighted=0)
     notes = [f"{local.id}, {local.name}: {local.note}" for local in inventory.devices if local.note]
     yield Listing(title="Notes", items=(*notes, *inventory.notes))
     yield table_of(

@@ -100,7 +100,7 @@ def _groups_table(
 ) -> Table:
     with_share = f" with {units.format_ratio(sum(group.time_ratio for group in groups[top:]))} of the time"
     notes = more_note(len(groups), top=top, what=with_share)
-    return table_of((total, *groups[:top]), columns, notes=notes, is_first_highlighted=True)
+    return table_of((total, *groups[:top]), columns, notes=notes, highlighted=0)
 
 
 def _what(explanation: Explanation) -> str:
@@ -233,7 +233,7 @@ def _side_by_side(explanation: Explanation, top: int) -> Iterator[Block]:
             (*totals, *lines[:top]),
             _line_columns(name, len(steps)),
             notes=more_note(len(lines), top=top),
-            is_first_highlighted=True,
+            highlighted=0,
         )
 
 

@@ -44,7 +44,7 @@ def price_list_content(
         *_price_columns(rate),
     )
     table_notes = (*more_note(len(rows), top=top), *_notes(rows, rate=rate))
-    yield table_of(rows[:top], columns, notes=table_notes, is_first_highlighted=True)
+    yield table_of(rows[:top], columns, notes=table_notes, highlighted=0)
     yield Listing(title="Notes", items=notes)
 
 

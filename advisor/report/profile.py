@@ -42,7 +42,7 @@ def profile_content(summary: WorkloadSummary, groups: Sequence[Group], *, by: Gr
         numbers("calls", lambda group: group.op_count, count_text),
     )
     notes = more_note(len(groups), top=top, what=rest)
-    yield table_of(groups[:top], columns, notes=notes, is_first_highlighted=True)
+    yield table_of(groups[:top], columns, notes=notes, highlighted=0)
     yield Listing(title="Counted", items=_counting(summary))
 
 
@@ -78,7 +78,7 @@ def second_count_content(second: SecondCount, forward: Sequence[Group]) -> Itera
             numbers("fvcore / ours", lambda row: row[2] / row[1] if row[1] else None, format_ratio),
         ),
         title=f"Second count: fvcore on the real model, forward at batch {second.batch:,}.",
-        is_first_highlighted=True,
+        highlighted=0,
     )
     missing = sorted(second.unsupported_ops.items(), key=lambda item: (-item[1], item[0]))
     yield Listing(

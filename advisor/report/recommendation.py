@@ -1,6 +1,6 @@
 """Makes the content of a recommendation, and the report's sections on the ranking and on cost against time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.records.answer import Interval, Job, Recommendation
@@ -46,7 +46,7 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
         columns_for(rows),
         notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
         more=sentence.table_details(rows),
-        is_first_highlighted=True,
+        highlighted=_headline_place(rows),
     )
     yield from batch_tables(recommendation)
     yield from machine_tables(recommendation)
@@ -98,11 +98,16 @@ def ranking_section(recommendation: Recommendation) -> Section:
             *sentence.table_notes(ranked, quote_count=len(recommendation.quotes)),
             *sentence.table_details(ranked),
         ),
-        is_first_highlighted=True,
+        highlighted=_headline_place(rows),
     )
     doubtful = "" if all(row.quote.may_lead for row in rows) else ", after them those that may not head the answer (?)"
     lead = f"{_FIRST[recommendation.job.objective]} first{doubtful}. Click a column's heading to sort by it."
     return section("ranking", "Ranking", lead=[lead], tables=[table])
+
+
+def _headline_place(rows: Sequence[RankedQuote]) -> int:
+    """Return the place of the row that heads the answer: the first that may, or the first of all."""
+    return next((place for place, row in enumerate(rows) if row.quote.may_lead), 0)
 
 
 def _all_rows(recommendation: Recommendation) -> tuple[RankedQuote, ...]:

@@ -419,9 +419,12 @@ def _workload(workload: WorkloadSummary, job: Job) -> str:
 def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, ...]:
     """Return notes on the table: its marks, the rows that matter most, and how many rows are not shown."""
     ranked = [row for row in rows if row.rank is not None]
+    behind = [row.quote for row in ranked if not row.quote.may_lead]
+    yields = any(quote.price_is_trusted and quote.time_source != "datasheet" for quote in behind)
+    or_smaller = ", or a smaller machine costs about the same" if yields else ""
     marks = [
         *(["~ too close to the best to call"] if any(row.quote.indistinguishable for row in ranked) else []),
-        *(["? its price or its prediction is in doubt"] if any(not row.quote.may_lead for row in ranked) else []),
+        *([f"? its price or its prediction is in doubt{or_smaller}"] if behind else []),
         *(["* on the Pareto front"] if any(row.has_front_mark for row in ranked) else []),
         *(["- the local machine"] if len(rows) > len(ranked) else []),
     ]

@@ -78,7 +78,7 @@ def table_of(
     title: str = "",
     notes: Iterable[str] = (),
     more: Iterable[str] = (),
-    is_first_highlighted: bool = False,
+    highlighted: int | None = None,
 ) -> Table:
     """Return a table with one row per record."""
     rows = tuple(rows)
@@ -90,7 +90,7 @@ def table_of(
         rows=tuple(tuple(one.cell(row) for one in columns) for row in rows),
         notes=tuple(notes),
         more=tuple(more),
-        is_first_highlighted=is_first_highlighted,
+        highlighted=highlighted,
     )
 
 

@@ -94,7 +94,7 @@ class _Page:
                 overflow="fold",
             )
         for number, row in enumerate(zip(*cells, strict=True)):
-            style = "green" if number == 0 and content.is_first_highlighted else ""
+            style = "green" if number == content.highlighted else ""
             table.add_row(*map(Text, row), style=style)
         self._console.print(table)
         for note in (*content.notes, *self._hidden(content, kept), *(() if self._folded else content.more)):

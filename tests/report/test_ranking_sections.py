@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.records.answer import Recommendation
 from advisor.records.price import ExchangeRate
-from advisor.report.recommendation import cost_time_section, ranking_section
+from advisor.report.content import Table
+from advisor.report.recommendation import cost_time_section, ranking_section, recommendation_content
 from tests.report.toys import GENOA, HERE, L4, T4, quote, recommendation
 from tests.says import assert_says
 
@@ -25,7 +27,7 @@ def test_offers_that_may_not_head_the_answer_are_last() -> None:
     section = ranking_section(recommendation(old, L4, T4))
     (table,) = section.tables
     assert [(row[0], row[2]) for row in table.rows] == [("2", "g6.xlarge"), ("~3", "g4dn.xlarge"), ("1?", "old")]
-    assert table.is_first_highlighted
+    assert table.highlighted == 0
     assert "?" in section.lead[0]
     assert "?" not in ranking_section(recommendation(L4)).lead[0]
 
@@ -100,3 +102,18 @@ def test_the_section_says_by_what_the_rows_are_ordered() -> None:
         section = ranking_section(replace(answer, job=replace(answer.job, objective=objective)))
         assert words in section.lead[0]
         assert ("Cheapest" in section.lead[0]) == (objective == "cost")
+
+
+def test_the_row_that_heads_the_answer_is_highlighted_below_those_that_may_not() -> None:
+    old = replace(quote("old", kind="gpu", device="T4", usd=0.1), may_lead=False, price_is_trusted=False)
+    answer = replace(recommendation(old, L4), best=L4)
+
+    def ranked(answer: Recommendation) -> Table:
+        return next(
+            one for one in recommendation_content(answer) if isinstance(one, Table) and one.columns[0].header == "#"
+        )
+
+    assert ranked(answer).highlighted == 1
+    assert not any("smaller machine" in note for note in ranked(answer).notes)
+    node = replace(old, price_is_trusted=True)  # measured and trusted, it yields to a smaller machine
+    assert any("smaller machine" in note for note in ranked(replace(recommendation(node, L4), best=L4)).notes)

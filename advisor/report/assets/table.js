@@ -33,7 +33,7 @@ export function buildTable(table) {
     });
     const found = sorted(rows.filter((row) => matches(row, state)), table, state);
     const shown = state.showsAll ? found : found.slice(0, FIRST_ROWS);
-    body.replaceChildren(...shown.map((row) => tableRow(row, kinds, table.is_first_highlighted)));
+    body.replaceChildren(...shown.map((row) => tableRow(row, kinds, table.highlighted)));
     status.textContent = `${shown.length.toLocaleString("en")} of ${found.length.toLocaleString("en")} rows`;
     more.textContent = `Show all ${found.length.toLocaleString("en")} rows`;
     more.hidden = shown.length === found.length;
@@ -79,8 +79,8 @@ function kindOf(column, rows, index) {
   return longest <= SHORT ? "short" : null;
 }
 
-function tableRow({ cells, index }, kinds, isFirstHighlighted) {
-  return element("tr", { class: isFirstHighlighted && index === 0 && "first" }, ...cells.map((cell, at) => element("td", { class: kinds[at] }, cell)));
+function tableRow({ cells, index }, kinds, highlighted) {
+  return element("tr", { class: index === highlighted && "first" }, ...cells.map((cell, at) => element("td", { class: kinds[at] }, cell)));
 }
 
 function controls(table, update, state, status) {
