@@ -102,7 +102,9 @@ def certainty(recommendation: Recommendation) -> Iterator[str]:
         if rivals := _rivals(best, recommendation):
             yield rivals
         if not recommendation.alternatives and best.time_source == "datasheet" and best.may_lead:
-            yield "Nothing was measured on its device's generation: it leads by the upper end of its cost."
+            is_known = any(one.time_source != "datasheet" and one.price_is_trusted for one in recommendation.quotes)
+            why = ": it leads by the upper end of its cost" if is_known else ", nor on any other in the ranking"
+            yield f"Nothing was measured on its device's generation{why}."
     if recommendation.alternatives:
         if best is not None:
             yield "No offer whose price and prediction can be trusted keeps the limits."

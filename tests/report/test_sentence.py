@@ -232,6 +232,14 @@ def test_the_parts_of_the_headline_and_of_the_basis_lose_nothing() -> None:
     assert sorted(parts) == sorted(sentence.basis(answer))
 
 
+def test_a_best_of_an_unmeasured_generation_leads_by_its_upper_end_only_if_others_were_measured() -> None:
+    unknown = replace(L4, time_source="datasheet")
+    assert_says(" ".join(sentence.certainty(replace(recommendation(unknown, A10G), best=unknown))), "upper end")
+    alone = " ".join(sentence.certainty(recommendation(unknown)))
+    assert "upper end" not in alone
+    assert_says(alone, "Nothing was measured")
+
+
 def test_the_headline_gives_the_chance_of_the_device() -> None:
     device = DeviceChance(id=L4.device.id, name="L4", kind="gpu", chance=0.73)
     said = sentence.headline(replace(recommendation(L4, T4), chance_by_device=(device,)))
