@@ -25,7 +25,7 @@ ADDITIONS = Path(__file__).parent / "data"
 """`gpus.csv` and `cpus.csv`: devices without a rental price. `cloud_cpus.csv`: CPUs that clouds rent and the published
 data lacks. `cores.csv`: figures common to all CPUs of a
 microarchitecture, found by the start of its name. `clocks.csv`: all-core clocks that the published data lacks.
-`networks.csv`: network bandwidth between machines of a type."""
+`memory.csv`: memory sizes that it lacks. `networks.csv`: network bandwidth between machines of a type."""
 
 HYPERSCALERS = {"aws", "azure", "gcp"}
 MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
@@ -432,6 +432,15 @@ def price_file(
     """Return a provider's price file: the sources first, then each type once, with one line per region."""
     sources = Sources()
     gpu_memory_gib = {gpu["name"]: float(gpu["memory_gb"]) for gpu in (*gpus, *read_csv(ADDITIONS / "gpus.csv"))}
+    added_memory_gib = {
+        row["instance_type"]: row["memory_gib"]
+        for row in read_csv(ADDITIONS / "memory.csv")
+        if row["provider"] == provider
+    }
+    rows = [
+        row if row["memory_gib"] else {**row, "memory_gib": added_memory_gib.get(row["instance_type"], "")}
+        for row in rows
+    ]
     full_size_memory_gib = {row["instance_type"]: row["memory_gib"] for row in rows}
     body: list[str] = []
     for name, machine_rows in by_instance(rows).items():

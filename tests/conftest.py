@@ -1,13 +1,17 @@
-"""Declares the operators that torchvision imports, and adds the options of tests/reliability."""
+"""Declares the operators that torchvision imports, frees Hypothesis of time limits, and adds options of tests."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from advisor.workload.sources.installed import declare_torchvision_operators
 from tests.model_files import write  # noqa: F401 - the fixture
 
 declare_torchvision_operators()
+# Other programs may use the machine: a slow example is no failure.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

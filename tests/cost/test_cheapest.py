@@ -3,7 +3,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
@@ -118,7 +118,6 @@ DEVICES = st.lists(st.tuples(st.floats(-2.0, 2.0), st.floats(0.005, 1.0)), min_s
 
 
 @given(DEVICES)
-@settings(deadline=None)
 def test_the_chances_are_shares_of_one(devices: list[tuple[float, float]]) -> None:
     found = spread_chances(*zip(*devices, strict=True))
     assert math.fsum(found) == pytest.approx(1.0)
@@ -126,7 +125,6 @@ def test_the_chances_are_shares_of_one(devices: list[tuple[float, float]]) -> No
 
 
 @given(DEVICES)
-@settings(deadline=None)
 def test_the_order_of_the_devices_hardly_matters(devices: list[tuple[float, float]]) -> None:
     mid, spread = zip(*devices, strict=True)
     assert spread_chances(mid[::-1], spread[::-1]) == pytest.approx(spread_chances(mid, spread)[::-1], abs=0.05)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cost.job import job_of
@@ -22,7 +22,6 @@ def service(per_second: float, **changes: Any) -> Any:
     return job(requests_per_day=round(per_second * 86400), **changes)
 
 
-@settings(deadline=None)  # the first call computes the table of waits
 @given(st.floats(0.001, 1.0), st.floats(0.1, 1e5), st.floats(1.0, 30.0), st.sampled_from([1, 4, 32]))
 def test_the_fewest_instances_keep_the_limit(step_s: float, per_second: float, spare: float, batch: int) -> None:
     one = service(per_second, limits=JobLimits(p99_s=step_s * spare))

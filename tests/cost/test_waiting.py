@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cost.waiting import wait_steps
@@ -55,7 +55,6 @@ def test_waits_are_those_of_a_simulation(batch: int, servers: int, load: float) 
         assert found == pytest.approx(float(np.quantile(expected, 1 - tail)), rel=0.08, abs=0.08)
 
 
-@settings(deadline=None)  # the first call computes the table of waits
 @given(st.floats(0.01, 0.9), st.sampled_from([1, 2, 8, 64]), st.integers(1, 100), st.floats(0.01, 0.5))
 def test_a_higher_load_never_waits_less_nor_more_servers_longer(
     load: float, batch: int, servers: int, more: float

@@ -22,7 +22,7 @@ def torch_flops(run):
     return counter.get_total_flops()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(lengths, lengths, lengths, lengths)
 def test_products_agree_forward_and_backward(batch, m, k, n):
     def run():
@@ -51,7 +51,7 @@ def convolved(*, dims, kernel, stride, transposed, widths, groups):
     return layer(torch.rand(2, channels[0], *[5] * dims, requires_grad=True))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(convolutions, st.integers(min_value=1, max_value=3))
 def test_convolutions_agree_forward(shape, groups):
     def run():
@@ -60,7 +60,7 @@ def test_convolutions_agree_forward(shape, groups):
     assert our_flops(run, family="conv") == torch_flops(run)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(convolutions)
 def test_convolutions_agree_backward(shape):
     # Without groups: torch counts the gradient of a grouped weight as if every output channel saw every input channel.
@@ -70,7 +70,7 @@ def test_convolutions_agree_backward(shape):
     assert our_flops(run, family="conv") == torch_flops(run)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(heads=lengths, q_len=lengths, kv_len=lengths, width=lengths)
 def test_attention_agrees_forward_and_backward(heads, q_len, kv_len, width):
     # The counter itself does not know the CPU's operator and counts it as 0, its formulas do.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -311,7 +311,6 @@ def test_cpus_serve_too():
 # -- laws -------------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)  # the first example predicts what all others look up
 @given(st.sampled_from(range(len(GPUS))), st.lists(st.sampled_from(CONCURRENCIES), min_size=2, max_size=2))
 def test_with_more_requests_in_flight_no_token_comes_sooner(gpu: int, concurrencies: list[int]) -> None:
     few, many = sorted(concurrencies)
@@ -320,7 +319,6 @@ def test_with_more_requests_in_flight_no_token_comes_sooner(gpu: int, concurrenc
         assert times[gpu, few - 1] <= times[gpu, many - 1]
 
 
-@settings(deadline=None)
 @given(st.sampled_from(range(len(GPUS))), st.sampled_from(CONCURRENCIES))
 def test_narrower_weights_are_never_slower_nor_larger(gpu: int, concurrency: int) -> None:
     formats: tuple[WeightFormat, ...] = ("auto", "fp8", "int8", "int4")

@@ -21,7 +21,6 @@ def test_no_request_that_fits_or_breaks_the_description_surprises_the_service(se
 
             @settings(
                 max_examples=50 if takes_something else 3,
-                deadline=None,
                 database=None,
                 phases=[Phase.explicit, Phase.generate],
                 suppress_health_check=list(HealthCheck),

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -73,7 +73,6 @@ def through_json(workload):
     return workload_from_json(json.loads(json.dumps(workload_to_json(workload))))
 
 
-@settings(deadline=None)
 @given(WORKLOADS)
 def test_save_then_load_is_the_identity(workload):
     workload = replace(workload, unknown_ops=unknown_ops(workload.rows))
