@@ -31,6 +31,8 @@ if [ ! -e "$venv/installed" ]; then
     # A virtual environment made from another one sees the packages of the base alone.
     "$python" -c 'import site; print(*site.getsitepackages(), sep="\n")' \
         > "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/outer.pth"
+    # Until Python 3.11 it brings an old setuptools, which hides the one that torch needs.
+    "$venv/bin/python" -m pip uninstall --quiet --yes setuptools
     if ! torch=$("$venv/bin/python" -c 'import torch; print("torch==" + torch.__version__)'); then
         echo "error: $python has no torch: install one for this GPU" >&2
         exit 2

@@ -195,7 +195,6 @@ FAMILIES: Mapping[str, Mapping[str, Case]] = {
         "layer norm 768": _layers(lambda: nn.LayerNorm(768), (128, 768)),
         "group norm 32 of 128x28": _layers(lambda: nn.GroupNorm(32, 128), (128, 28, 28)),
         "instance norm 64 of 56": _layers(lambda: nn.InstanceNorm2d(64), (64, 56, 56)),
-        "rms norm 1024": _layers(lambda: nn.RMSNorm(1024), (128, 1024)),
     },
     "softmax": {
         "softmax 12x197x197": _call(lambda x: x.softmax(-1), (12, 197, 197)),
@@ -208,14 +207,11 @@ FAMILIES: Mapping[str, Mapping[str, Case]] = {
     "pool": {
         "max pool 64 3x3/2 of 112": _call(lambda x: functional.max_pool2d(x, 3, 2, 1), (64, 112, 112)),
         "avg pool 128 2x2 of 28": _call(lambda x: functional.avg_pool2d(x, 2), (128, 28, 28)),
-        "adaptive avg pool 512 of 14": _call(lambda x: functional.adaptive_avg_pool2d(x, 1), (512, 14, 14)),
     },
     "interpolate": {f"{mode} x2 of 64x28": _resized(mode) for mode in ("nearest", "bilinear", "bicubic")},
     "gather": {
         "index select 4096": _call(_gathered, (4096,)),
         "scatter add 4096": _call(_scattered, (4096,)),
-        "where 200704": _call(lambda x: torch.where(x > 0, x, 0.5), (200_704,)),
-        "roll 196x384": _call(lambda x: x.roll(3, 1), (196, 384)),
     },
     "sort": {
         "sort 1000": _call(lambda x: x.sort(-1).values, (1000,)),
@@ -223,12 +219,14 @@ FAMILIES: Mapping[str, Mapping[str, Case]] = {
     },
     "scan": {"cumulative sum 4096": _call(lambda x: x.cumsum(-1), (4096,))},
     "reduction": {
+        "adaptive avg pool 512 of 14": _call(lambda x: functional.adaptive_avg_pool2d(x, 1), (512, 14, 14)),
         "mean 512 of 14": _call(lambda x: x.mean((2, 3)), (512, 14, 14)),
         "sum 4096": _call(lambda x: x.sum(-1), (4096,)),
         "max 4096": _call(lambda x: x.amax(-1), (4096,)),
         "variance 128x768": _call(lambda x: x.var(-1), (128, 768)),
     },
     "pointwise": {
+        "rms norm 1024": _layers(lambda: nn.RMSNorm(1024), (128, 1024)),
         **{
             f"{name} 200704": _call(function, (200_704,))
             for name, function in (
@@ -243,10 +241,12 @@ FAMILIES: Mapping[str, Mapping[str, Case]] = {
         },
         "add 200704": _call(torch.add, (200_704,), (200_704,)),
         "add 2000000": _call(torch.add, (2_000_000,), (2_000_000,)),
+        "where 200704": _call(lambda x: torch.where(x > 0, x, 0.5), (200_704,)),
         "divide 200704": _call(torch.div, (200_704,), (200_704,)),
     },
     "copy": {
         "transpose 128x768": _call(lambda x: x.transpose(1, 2).contiguous(), (128, 768)),
+        "roll 196x384": _call(lambda x: x.roll(3, 1), (196, 384)),
         "concatenate 2 of 64x56": _call(lambda x, y: torch.cat((x, y), 1), *[(64, 56, 56)] * 2),
         "pad 64x56": _call(lambda x: functional.pad(x, (1, 1, 1, 1)), (64, 56, 56)),
         "channels last 64x56": _call(lambda x: x.contiguous(memory_format=torch.channels_last), (64, 56, 56)),
