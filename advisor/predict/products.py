@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from advisor.ops.matmul import chosen_expert_count
-from advisor.ops.registry import Call, Number, Tensor, aten
+from advisor.ops.registry import Call, Number, Tensor, aten, smaller
 from advisor.ops.rnn import layers_of
 from advisor.records.workload import Attribute
 
@@ -271,6 +271,14 @@ def _attention(call: Call) -> tuple[Product, ...]:
     return (Product(groups=math.prod(query.shape[:-2]), m=query.shape[-2], n=query.shape[-1], k=key.shape[-2]),)
 
 
+def _chunks(call: Call) -> tuple[Product, ...]:
+    """Return the product of the chunks of a scan, whose tokens attend to each other as to a prompt of their own."""
+    values, keys = call.inputs[:2]  # (batch, tokens, heads, width)
+    size = smaller(float(call.attributes["chunk"]), values.shape[1])
+    groups = values.shape[0] * values.shape[1] / size * values.shape[2]
+    return (Product(groups=groups, m=size, n=values.shape[-1], k=keys.shape[-1] + size),)
+
+
 def _recurrent(call: Call) -> tuple[Product, ...]:
     """Return, per layer, one product for the inputs of all time steps and a narrow one per step for the state."""
     layers = layers_of(call)
@@ -331,7 +339,8 @@ _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
     **dict.fromkeys(
         aten("convolution_backward convolution_backward_overrideable _slow_conv2d_backward"), _convolution_backward
     ),
-    **dict.fromkeys(("attention", "attention_backward"), _attention),
+    **dict.fromkeys(("attention", "attention_backward", "engine.latent_attention"), _attention),
+    **dict.fromkeys(("engine.chunk_scan", "engine.delta_rule"), _chunks),
     **dict.fromkeys(("encoder_layer", "aten._transformer_encoder_layer_fwd"), _encoder_layer),
     **dict.fromkeys(("native_multi_head_attention", "aten._native_multi_head_attention"), _multi_head_attention),
     **dict.fromkeys(("rnn", "rnn_backward"), _recurrent),

@@ -30,7 +30,7 @@ class PassWork:
 
     - `weight_bytes`: parameters read
     - `product_flops`, `attention_flops`: of matrix products, and of attention
-    - `cache_bytes`: read from the KV cache
+    - `cache_bytes`: read from the KV cache, and read and written of the states of recurrent layers
     - `inner_bytes`, `outer_bytes`: activations moved by other kernels, which tensor parallelism divides or repeats
     - `kernel_count`: kernels launched
     - `token_count`, `request_count`: tokens that go through the products, and requests that get a token
@@ -75,12 +75,12 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
     logits = 0.0
     for work in count_rows(part, batches=batches, width=width, compile_mode="compile").rows:
         row = work.row
-        if row.family == "attention":
+        kept = any(operand.kept for operand in row.inputs)
+        if kept or row.family == "attention":
             counted["attention_flops"] += row.count * work.cost.flops
-            kept = any(operand.kept for operand in row.inputs)
             moved_bytes = work.parameter_bytes + work.read_bytes + work.cost.write_bytes
             counted["cache_bytes" if kept else "inner_bytes"] += row.count * moved_bytes
-            counted["kernel_count"] += row.count * _ATTENTION_KERNELS
+            counted["kernel_count"] += row.count * (_ATTENTION_KERNELS if row.family == "attention" else 1.0)
             continue
         counted["weight_bytes"] += row.count * work.parameter_bytes
         if work.products:

@@ -93,12 +93,12 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
         )
     if options.concurrency:
         batch_candidates(options.concurrency, mode=workload.mode, source_batch=workload.batch, flag="--concurrency")
-    blocks = math.ceil(generation.token_count / engine.block_tokens) * engine.block_tokens
+    kept = generation.decoder_tokens + generation.output_tokens
+    blocks = math.ceil(kept / engine.block_tokens) * engine.block_tokens
+    ratio = generation.cache_bytes(blocks) / generation.cache_bytes(kept) if generation.cached else blocks / kept
     workload = replace(
         workload,
-        memory=tuple(
-            replace(line, kv_cache=scaled(line.kv_cache, blocks / generation.token_count)) for line in workload.memory
-        )
+        memory=tuple(replace(line, kv_cache=scaled(line.kv_cache, ratio)) for line in workload.memory)
         if generation.engine is None
         else workload.memory,
     )

@@ -13,6 +13,27 @@ Sampling = Literal["truncated", "plain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CachedLayers:
+    """The cache of layers that cache alike, as traced in float32.
+
+    - `token_bytes`: keys and values of one token, in all of these layers
+    - `window_tokens`: the most tokens kept; None: all
+    - `request_bytes`: what does not grow: states of recurrent layers, and keys and values of an encoder's tokens
+    - `head_count`: heads that tensor-parallel GPUs divide; 1 where each GPU holds the whole cache (MLA)
+    """
+
+    token_bytes: float = 0.0
+    window_tokens: int | None = None
+    request_bytes: float = 0.0
+    head_count: int = 1
+
+    def size_bytes(self, token_count: float) -> float:
+        """Return the bytes of one request with this many tokens."""
+        kept = token_count if self.window_tokens is None else min(token_count, self.window_tokens)
+        return self.token_bytes * kept + self.request_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """Describes a step that generates one answer for each request in flight.
 
@@ -20,7 +41,10 @@ class Generation:
 
     - `weights`: the storage format that the workload's rows and memory assume
     - `head_count`: attention heads, which tensor-parallel GPUs divide evenly; None if not known
-    - `kv_head_count`: heads of keys and values
+    - `kv_head_count`: heads of keys and values, or of the states of a model without attention
+    - `cached`: what the layers cache
+    - `encoder_tokens`: tokens that an encoder reads once per request; 0 without an encoder
+    - `start_tokens`: tokens that the decoder reads before its first own token; None: the prompt
     - `truncates_sampling`: tokens are sampled with top-k or top-p
     - `engine`: the engine that serves the model; None in a saved workload, which any engine may serve
     """
@@ -30,6 +54,9 @@ class Generation:
     weights: WeightFormat = "auto"
     head_count: int | None = None
     kv_head_count: int = 1
+    cached: tuple[CachedLayers, ...] = ()
+    encoder_tokens: int = 0
+    start_tokens: int | None = None
     truncates_sampling: bool = True
     engine: Engine | None = None
 
@@ -42,3 +69,25 @@ class Generation:
     def decode_count(self) -> int:
         """Return the number of decode passes."""
         return self.output_tokens - 1
+
+    @property
+    def decoder_tokens(self) -> int:
+        """Return the tokens that the decoder reads in prefill."""
+        return self.prompt_tokens if self.start_tokens is None else self.start_tokens
+
+    @property
+    def prefill_tokens(self) -> int:
+        """Return the tokens that encoder and decoder read in prefill."""
+        return self.encoder_tokens + self.decoder_tokens
+
+    def cache_bytes(self, token_count: float) -> float:
+        """Return the cache of one request whose decoder has this many tokens, as traced in float32."""
+        return sum(layers.size_bytes(token_count) for layers in self.cached)
+
+    def cache_share(self, ways: int) -> float:
+        """Return the part of a request's cache on each of `ways` tensor-parallel GPUs, which hold whole heads."""
+        if not self.cached:  # saved by an earlier version
+            return 1 / min(ways, self.kv_head_count)
+        tokens = self.decoder_tokens + self.output_tokens
+        held = sum(layers.size_bytes(tokens) / min(ways, layers.head_count) for layers in self.cached)
+        return held / max(1.0, self.cache_bytes(tokens))

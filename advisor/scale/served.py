@@ -66,7 +66,7 @@ class ServedModel:
                 self._parts[phase],
                 batches=in_flight,
                 width=width,
-                tokens=generation.prompt_tokens if phase == "prefill" else 1,
+                tokens=generation.prefill_tokens if phase == "prefill" else 1,
                 truncates=generation.truncates_sampling,
             )
         return self._counted[key]
@@ -139,8 +139,8 @@ def request_times(
         if inside is None:
             return np.zeros((1, 1))
         count, of_prompt = model.exchanged_bytes("prefill", width, one)
-        of_token = of_prompt / generation.prompt_tokens
-        sent = of_token * (prompts * generation.prompt_tokens / chunks + tokens)
+        of_token = of_prompt / generation.prefill_tokens
+        sent = of_token * (prompts * generation.prefill_tokens / chunks + tokens)
         total = np.zeros((1, 1))
         if plan.tensor > 1:
             total = count * _ALL_REDUCES * tensor_all_reduce_s(sent, plan.tensor, inside, least_s=rates.all_reduce_s)
@@ -180,7 +180,7 @@ def _divided(work: PassWork, plan: Plan, generation: Generation) -> PassWork:
     """Return the work of one GPU of a tensor-parallel group.
 
     Each GPU reads whole heads of the KV cache; with fewer heads than GPUs, several GPUs read the same head (vLLM's
-    `QKVParallelLinear`).
+    `QKVParallelLinear`). Latents of MLA are on each GPU.
     """
     ways = plan.tensor
     return work.scaled(
@@ -188,7 +188,7 @@ def _divided(work: PassWork, plan: Plan, generation: Generation) -> PassWork:
         product_flops=1 / ways,
         attention_flops=1 / ways,
         inner_bytes=1 / ways,
-        cache_bytes=1 / min(ways, generation.kv_head_count),
+        cache_bytes=generation.cache_share(ways),
     )
 
 
@@ -302,7 +302,7 @@ def _offered(
     if (shares := plan.tensor * plan.pipeline) > 1:
         alone = under(Plan())
         efficiency_ratio = (alone.first_s + generation.decode_count * alone.between_s) / shares / step_s
-    held = plan.tensor / min(plan.tensor, generation.kv_head_count)
+    held = plan.tensor * generation.cache_share(plan.tensor)
     memory_line = workload.memory[0]
     flight = batches.astype(np.float64)
     tokens = {

@@ -115,8 +115,8 @@ def _tensor_ratio(workload: Workload, ways: int) -> float:
 
 def _cache_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
     """Keep this GPU's heads of the KV cache; a head is never split between GPUs."""
-    head_count = 1 if workload.generation is None else workload.generation.kv_head_count
-    return replace(line, kv_cache=scaled(line.kv_cache, 1 / min(ways, head_count)))
+    share = 1.0 if workload.generation is None else workload.generation.cache_share(ways)
+    return replace(line, kv_cache=scaled(line.kv_cache, share))
 
 
 def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:

@@ -3,7 +3,8 @@
 Engines merge products of the same input into one: queries, keys and values; gate and up projections (vLLM:
 `QKVParallelLinear`, `MergedColumnParallelLinear`). A norm is one kernel (`rms_norm`), which includes the addition
 before it (`fused_add_rms_norm`). The rotation of queries and keys (`rotary_embedding`), an activation with its gate
-(`silu_and_mul`) and the sorting of tokens by expert (`moe_align_block_size`) are one kernel each.
+(`silu_and_mul`) and the sorting of tokens by expert (`moe_align_block_size`) are one kernel each; `recurrent_kernels`
+has those of recurrent layers.
 """
 
 import inspect
@@ -20,12 +21,17 @@ from torch import nn
 from advisor.records.workload import Row
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import generic_paths
+from advisor.workload.recurrent_kernels import recurrent_kernels
 
 MERGED_FAMILIES = frozenset({"matmul", "reduction", "gather", "scan", "creation"})
 """The operator families in a merged module that become part of another kernel."""
-_ROTATION = "apply_rotary_pos_emb"
-_ROTATION_PARAMETERS = ["q", "k", "cos", "sin", "unsqueeze_dim"]
-"""The rotation function's name and parameters in nearly all transformers models; any other is traced as it is."""
+_ROTATIONS = {
+    "apply_rotary_pos_emb": ["q", "k", "cos", "sin", "unsqueeze_dim"],
+    "apply_rotary_pos_emb_interleave": ["q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"],
+}
+"""The rotation functions of nearly all transformers models, with their parameters; any other is traced as it is."""
+_BLOCK = "*"
+"""Stands for the index of a repeated block in a module's path."""
 _ACTIVATIONS = frozenset({"transformers.activations", "torch.nn.modules.activation"})
 """Python modules whose classes are activations, apart from attention, which is told apart by its child modules."""
 
@@ -41,32 +47,47 @@ _LIBRARY.impl("gate", lambda gates, states: torch.empty_like(states), "Composite
 
 
 @contextmanager
-def engine_kernels(model: nn.Module) -> Iterator[None]:
-    """Run the model's norms and rotations as the operators `engine.norm` and `engine.rotary`."""
+def engine_kernels(model: nn.Module, *, is_decode: bool) -> Iterator[None]:
+    """Run the model's norms, rotations and recurrent layers as operators of the library `engine`.
+
+    Decode leaves the latents of MLA as they are cached, for `kv_cache.attend`.
+    """
     patches: list[Patch] = [(one, "forward", _norm_of(one)) for one in model.modules() if _is_engine_norm(one)]
     code = sys.modules[type(model).__module__]
-    rotation = getattr(code, _ROTATION, None)
-    if rotation is not None and list(inspect.signature(rotation).parameters) == _ROTATION_PARAMETERS:
-        patches.append((code, _ROTATION, _rotated))
+    for name, parameters in _ROTATIONS.items():
+        rotation = getattr(code, name, None)
+        if rotation is not None and list(inspect.signature(rotation).parameters) == parameters:
+            patches.append((code, name, _rotated))
+    patches += [(code, name, replacement) for name, replacement in recurrent_kernels(code)]
+    if is_decode:
+        latent = (one for one in model.modules() if hasattr(one, "expand_kv"))
+        patches += [(one, "expand_kv", lambda latents, rotated: (rotated, latents)) for one in latent]
     with patched(patches, in_all_threads=True):
         yield
 
 
 def _is_engine_norm(module: nn.Module) -> bool:
-    """Return True for an RMS norm; other norms run as torch's kernels."""
-    return type(module).__name__.endswith("RMSNorm")
+    """Return True for an RMS norm, with or without a gate; other norms run as torch's kernels."""
+    return type(module).__name__.endswith(("RMSNorm", "RMSNormGated"))
 
 
-def _norm_of(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
-    def forward(states: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = torch.ops.engine.norm(states, list(module.parameters()))
+def _norm_of(module: nn.Module) -> Callable[..., torch.Tensor]:
+    def forward(states: torch.Tensor, gate: torch.Tensor | None = None) -> torch.Tensor:
+        read = [*module.parameters(), *([] if gate is None else [gate])]
+        result: torch.Tensor = torch.ops.engine.norm(states, read)
         return result
 
     return forward
 
 
 def _rotated(
-    queries: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    *,
+    position_ids: torch.Tensor | None = None,
+    unsqueeze_dim: int = 1,
 ) -> tuple[torch.Tensor, ...]:
     """Rotate queries and keys as one operator, laid out as (batch, tokens, heads x width).
 
@@ -132,7 +153,11 @@ def engine_layers(model: nn.Module, *, same_input: Collection[int]) -> EngineLay
 
 
 def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
-    """Yield a pass's rows, with residual additions moved into norm kernels and activations into gate kernels."""
+    """Yield a pass's rows, with residual additions moved into norm kernels and activations into gate kernels.
+
+    What blocks compute from parameters alone, such as decay rates, is left out: engines compute it once.
+    """
+    rows = [row for row in rows if _BLOCK not in row.module or not _is_constant(row)]
     with_gate = {row.module for row in rows if _is_gate(row, layers)}
     for row in rows:
         if _is_gate(row, layers):
@@ -144,7 +169,7 @@ def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
             )
         elif (
             row.op == "aten.add"
-            and len(row.inputs) > 1
+            and len({one.shape for one in row.inputs}) == 1 < len(row.inputs)
             and row.module in layers.normalising
             and any(one.joined for one in row.outputs)
         ):
@@ -158,6 +183,11 @@ def _is_gate(row: Row, layers: EngineLayers) -> bool:
     if row.op != "aten.mul" or row.module not in layers.gated or len(row.inputs) < 2:
         return False
     return row.inputs[0].shape == row.inputs[1].shape and any(one.fused for one in row.inputs)
+
+
+def _is_constant(row: Row) -> bool:
+    """Return True if no operand of the row grows with the batch."""
+    return all(isinstance(dim, int) for operand in (*row.inputs, *row.outputs) for dim in operand.shape)
 
 
 def _around(path: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from advisor.errors import TraceError
-from advisor.records.generation import Generation
+from advisor.records.generation import CachedLayers, Generation
 from advisor.records.workload import Blocks, MemoryLine, Phase, Row, StoredBytes, Workload
 from advisor.workload.engine_kernels import (
     MERGED_FAMILIES,
@@ -23,42 +23,56 @@ from advisor.workload.engine_kernels import (
     engine_rows,
     following_inputs,
 )
-from advisor.workload.kv_cache import engine_cache
+from advisor.workload.kv_cache import cached_layers, engine_cache
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.sources.language_model import LanguageModel
 from advisor.workload.trace import trace
 
 CHUNK_TOKENS = 8192
 """Prompt tokens that an engine processes in one pass (vLLM's default of `max_num_batched_tokens`)."""
+_CACHED = {
+    "attention": (1, 2),
+    "engine.latent_attention": (1, 2),
+    "engine.state_update": (0,),
+    "engine.convolution_update": (0,),
+}
+"""Operators that read a cache in decode -> the indices of its tensors among their inputs."""
 _TRACED_BYTES = 4.0
 """Size of an element as traced, in float32: `StoredBytes.full`."""
 
 
 def trace_generation(model: LanguageModel, generation: Generation, *, isolated: bool = False) -> Workload:
     """Trace prefill and an average pass of decode, and combine them into one Workload."""
-    prompt_tokens, windows = generation.prompt_tokens, model.windows
-    read = _Pass(model, token_count=prompt_tokens, past=0, lengths=[one.seen(prompt_tokens) for one in windows])
-    mean = prompt_tokens + generation.output_tokens // 2
+    generation = replace(generation, encoder_tokens=model.encoder_tokens(generation), start_tokens=model.start_tokens)
+    first_tokens, windows = generation.decoder_tokens, model.windows
+    read = _Pass(model, generation, token_count=first_tokens, lengths=[one.seen(first_tokens) for one in windows])
+    mean = first_tokens + generation.output_tokens // 2
     # Tokens seen by a decode pass, the new one included, on average; attention's cost is affine in them.
-    passes = range(prompt_tokens + 1, prompt_tokens + 1 + generation.decode_count)
+    passes = range(first_tokens + 1, first_tokens + 1 + generation.decode_count)
     seen = [round(sum(map(window.seen, passes)) / len(passes)) for window in windows]
-    written = _Pass(model, token_count=1, past=mean - 1, lengths=seen)
-    prefill, decode = read.traced(isolated=isolated), written.traced(isolated=isolated)
+    prefill = read.traced(isolated=isolated)
+    written = _Pass(model, generation, token_count=1, past=mean - 1, lengths=seen, after=read)
+    decode = written.traced(isolated=isolated)
     if not (prefill.batch_is_affine and decode.batch_is_affine):
         raise TraceError(
             f"{model.name}: its sizes do not grow linearly with the requests in flight",
             hint="omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt",
         )
     count, experts_per_token = generation.decode_count, model.experts_per_token
+    cached = read.cached()
+    generation = replace(
+        generation, head_count=model.head_count, kv_head_count=min(one.head_count for one in cached), cached=cached
+    )
+    kv_bytes = generation.cache_bytes(generation.decoder_tokens + generation.output_tokens)
     return replace(
         prefill,
-        generation=replace(generation, head_count=model.head_count, kv_head_count=read.kv_head_count),
+        generation=generation,
         rows=(
             *_rows(prefill, "prefill", layers=read.layers, experts_per_token=experts_per_token),
             *_rows(decode, "decode", layers=written.layers, experts_per_token=experts_per_token, count=count),
         ),
         unknown_ops=Counter(prefill.unknown_ops) + Counter(decode.unknown_ops),
-        memory=tuple(_line(line, generation, kv_bytes=read.kv_bytes(generation)) for line in prefill.memory),
+        memory=tuple(_line(line, generation, kv_bytes=kv_bytes) for line in prefill.memory),
         blocks=(
             *(replace(blocks, phase="prefill", results=read.results(blocks)) for blocks in prefill.blocks),
             *(_passed(blocks, written.results(blocks), count=count) for blocks in decode.blocks),
@@ -70,11 +84,21 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
 class _Pass:
     """One pass through the model over `token_count` tokens per request, after `past` earlier tokens.
 
-    `layers` is set by `traced`.
+    `after` is the prefill before a decode pass. `layers` is set by `traced`.
     """
 
-    def __init__(self, model: LanguageModel, *, token_count: int, past: int, lengths: Sequence[int]) -> None:
-        self._model, self._token_count, self._past, self._lengths = model, token_count, past, lengths
+    def __init__(
+        self,
+        model: LanguageModel,
+        generation: Generation,
+        *,
+        token_count: int,
+        lengths: Sequence[int],
+        past: int = 0,
+        after: "_Pass | None" = None,
+    ) -> None:
+        self._model, self._generation, self._after = model, generation, after
+        self._token_count, self._past, self._lengths = token_count, past, lengths
         self._cache: Any = None
         self.layers = EngineLayers()
 
@@ -88,31 +112,33 @@ class _Pass:
             notes=self._model.notes,
         )
         seen: set[int] = set()
-        with following_inputs(seen), engine_kernels(self._model.model):
+        with following_inputs(seen), engine_kernels(self._model.model, is_decode=self._after is not None):
             workload = trace(loaded, mode="inference", batch=None, isolated=isolated)
         self.layers = engine_layers(self._model.model, same_input=seen)
         return workload
 
     def _inputs(self, batch: int) -> Inputs:
-        self._cache = engine_cache(self._lengths, past=self._past)
+        model, after, encoded = self._model, self._after, self._generation.encoder_tokens
+        before = None if after is None else after._cache
+        self._cache = engine_cache(self._lengths, past=self._past, batch=batch, written=before, encoder_tokens=encoded)
         tokens = torch.zeros((batch, self._token_count), dtype=torch.long)
-        return (), {"input_ids": tokens, "past_key_values": self._cache, "use_cache": True, "logits_to_keep": 1}
+        arguments: dict[str, Any] = {model.cache_argument: self._cache, "use_cache": True, **model.settings}
+        if not encoded:
+            return (), {"input_ids": tokens, **arguments}
+        arguments["decoder_input_ids"] = tokens
+        if after is None:
+            return (), {**arguments, **model.encoder_inputs(batch, encoded)}
+        return (), {**arguments, "encoder_outputs": (torch.zeros((batch, encoded, model.width)),)}
 
     def results(self, blocks: Blocks) -> StoredBytes:
         """Return the bytes that these blocks pass to each other, as traced."""
-        return StoredBytes(full=(0.0, _TRACED_BYTES * blocks.count * self._token_count * self._model.width))
+        tokens = self._generation.encoder_tokens if blocks.path.split(".")[-3:-1].count("encoder") else 0
+        passed = blocks.count * (tokens or self._token_count) * self._model.width
+        return StoredBytes(full=(0.0, _TRACED_BYTES * passed))
 
-    @property
-    def kv_head_count(self) -> int:
-        """The number of key/value heads in the layer that has the fewest."""
-        fewest: int = min(layer.head_count for layer in self._cache.layers)
-        return fewest
-
-    def kv_bytes(self, generation: Generation) -> float:
-        """Return the size of one request's KV cache when its last token is written, as traced."""
-        layers = zip(self._cache.layers, self._model.windows, strict=True)
-        elements: int = sum(layer.token_numel * window.seen(generation.token_count) for layer, window in layers)
-        return _TRACED_BYTES * elements
+    def cached(self) -> tuple[CachedLayers, ...]:
+        """Return what the layers cache, as traced."""
+        return cached_layers(self._cache, self._model.windows)
 
 
 def _rows(
@@ -121,9 +147,9 @@ def _rows(
     """Mark the KV cache as kept in decode's attention, and rows that are merged into another kernel as joined."""
     for traced_row in engine_rows(traced.rows, layers):
         row = replace(traced_row, phase=phase, count=traced_row.count * count)
-        if row.op == "attention" and phase == "decode":
-            query, *cached = row.inputs
-            row = replace(row, inputs=(query, *(replace(one, kept=True) for one in cached)))
+        if row.op in _CACHED and phase == "decode":
+            cached = _CACHED[row.op]
+            row = replace(row, inputs=tuple(replace(one, kept=index in cached) for index, one in enumerate(row.inputs)))
         elif row.op == "aten._grouped_mm":
             row = replace(row, attributes={**row.attributes, "experts_per_token": experts_per_token})
         elif row.family in MERGED_FAMILIES and row.module in layers.merged:
@@ -133,7 +159,7 @@ def _rows(
 
 def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> MemoryLine:
     """Return the memory with activations of one chunk of prompt tokens, at any batch, and the KV cache per request."""
-    prompts = CHUNK_TOKENS / generation.prompt_tokens
+    prompts = CHUNK_TOKENS / generation.prefill_tokens
 
     def of_chunk(stored: StoredBytes) -> StoredBytes:
         parts = {field.name: getattr(stored, field.name) for field in fields(StoredBytes)}

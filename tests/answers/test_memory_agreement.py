@@ -17,9 +17,9 @@ from advisor.records.options import Options
 from advisor.records.workload import Mode
 
 ROOT = Path(__file__).parents[2]
-CONFIGS = ROOT / "examples/configs"
+CONFIGS = [f"hf:{ROOT}/examples/configs/{name}.json" for name in ("bert_base", "gpt2", "llama3_8b", "llama_7b")]
 EXAMPLES = [str(ROOT / f"examples/{name}.py") for name in ("mlp", "small_cnn", "lstm", "transformer", "word_embedding")]
-SOURCES = [*EXAMPLES, str(ROOT / "examples/resnet50.py"), *(f"hf:{one}" for one in sorted(CONFIGS.glob("*.json")))]
+SOURCES = [*EXAMPLES, str(ROOT / "examples/resnet50.py"), *CONFIGS]
 INSTANCES = ("c7i.4xlarge", "g4dn.12xlarge", "g5.xlarge", "g5.48xlarge", "p4d.24xlarge")
 """A CPU, and one, four and eight GPUs of 15, 22.5 and 40 GiB."""
 

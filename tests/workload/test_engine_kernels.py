@@ -39,7 +39,7 @@ class Seen(torch.utils._python_dispatch.TorchDispatchMode):
 
 def test_norms_and_rotations_are_single_operators_inside_and_themselves_again_outside():
     model, states = Model(), torch.ones(2, 3, 4, 8)
-    with Seen() as seen, engine_kernels(model):
+    with Seen() as seen, engine_kernels(model, is_decode=False):
         model(states)
         queries, keys = apply_rotary_pos_emb(states, states[:, :1], None, None)
 
@@ -52,7 +52,7 @@ def test_norms_and_rotations_are_single_operators_inside_and_themselves_again_ou
 
 def test_heads_may_stand_before_or_behind_the_tokens():
     states = torch.ones(2, 3, 4, 8)
-    with engine_kernels(Model()):
+    with engine_kernels(Model(), is_decode=False):
         for place in (1, 2):
             queries, keys = apply_rotary_pos_emb(states, states, None, None, unsqueeze_dim=place)
             assert queries.shape == keys.shape == states.shape
@@ -60,7 +60,7 @@ def test_heads_may_stand_before_or_behind_the_tokens():
 
 def test_a_rotation_with_other_parameters_is_traced_as_it_stands(monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "apply_rotary_pos_emb", lambda tensor, sin, cos: tensor + 1)
-    with Seen() as seen, engine_kernels(Model()):
+    with Seen() as seen, engine_kernels(Model(), is_decode=False):
         apply_rotary_pos_emb(torch.ones(2), None, None)
     assert seen.names == ["aten.ones.default", "aten.add.Tensor"]
 

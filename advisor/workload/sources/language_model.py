@@ -1,80 +1,126 @@
-"""Loads `hf:CONFIG_DIR_OR_JSON` as a language model with a serving engine's attention and KV cache."""
+"""Loads `hf:CONFIG_DIR_OR_JSON` as a language model with a serving engine's attention and caches."""
 
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from advisor.errors import LoadError, UsageError
 from advisor.records.generation import Generation
-from advisor.workload.kv_cache import ENGINE_ATTENTION, LayerWindow, attend, layer_windows
+from advisor.workload.kv_cache import ENGINE_ATTENTION, OMIT_TOKENS, LayerWindow, attend, layer_windows
 from advisor.workload.sources import huggingface
 from advisor.workload.sources.python_file import build
 
-_CAUSAL = ("ForCausalLM", "LMHeadModel")
-"""Endings of the names of causal architectures."""
+_CACHES = ("past_key_values", "cache_params")
+"""The arguments of `forward` that take a cache."""
+_EXPERTS = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "num_selected_experts")
+"""The names of the experts per token in configs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageModel:
-    """A causal language model without weights."""
+    """A language model without weights: a decoder, in some models with an encoder."""
 
     name: str
     model: nn.Module
     width: int
     """Hidden size: the elements per token that blocks pass to each other."""
-    head_count: int
-    """Number of query heads."""
+    head_count: int | None
+    """Number of query heads; None without attention."""
     windows: tuple[LayerWindow, ...]
-    """The attention window of each layer."""
+    """The attention window of each decoder layer."""
+    cache_argument: str
+    """The argument of `forward` that takes the cache."""
+    settings: Mapping[str, Any]
+    """Other arguments of `forward`."""
     experts_per_token: int = 1
     notes: tuple[str, ...] = ()
+    start_tokens: int | None = None
+    """Tokens that the decoder reads first if the encoder reads the prompt."""
+    encoder: tuple[str, tuple[int, ...]] | None = None
+    """The argument of the encoder's input, and the shape of a sample; an empty shape: the prompt's tokens."""
+    position_count: int = 0
+    """Tokens that an encoder of another input gives to the decoder."""
+
+    def encoder_tokens(self, generation: Generation) -> int:
+        """Return the tokens of a request that an encoder passes to the decoder; 0 without an encoder."""
+        return 0 if self.encoder is None else self.position_count or generation.prompt_tokens
+
+    def encoder_inputs(self, batch: int, tokens: int) -> dict[str, torch.Tensor]:
+        """Return the encoder's input for a batch of requests with this many tokens."""
+        name, shape = self.encoder or ("", ())
+        made = torch.zeros((batch, *shape)) if shape else torch.zeros((batch, tokens), dtype=torch.long)
+        return {name: made}
 
 
 def load(reference: str, generation: Generation) -> LanguageModel:
-    """Build the model of a config; raise `LoadError` if it is not causal or its attention cannot be replaced."""
+    """Build the model of a config; raise `LoadError` if no engine's passes can be traced of it."""
     from transformers.modeling_utils import AttentionInterface
 
     AttentionInterface.register(ENGINE_ATTENTION, attend)
     found = huggingface.read_config(reference, {"attn_implementation": ENGINE_ATTENTION})
     config = found.config
-    kind = _causal_class(found.transformers, config, where=reference)
-    _check_length(config, generation, where=reference)
+    kind = _class_of(found.transformers, config, where=reference)
+    takes = inspect.signature(kind.forward).parameters
+    encoder = _encoder_of(config, kind, where=reference) if config.is_encoder_decoder else None
+    has_features = encoder is not None and bool(encoder[1])
+    start_tokens = 1 if encoder is not None and not has_features else None
+    _check_length(config, generation, start_tokens=start_tokens, where=reference)
     windows = layer_windows(config, where=reference)
     config.use_cache = True
     return LanguageModel(
         name=found.name,
         model=build(lambda: kind(config), reference),
         width=config.hidden_size,
-        head_count=config.num_attention_heads,
+        head_count=getattr(config, "num_attention_heads", None),
         windows=windows,
-        experts_per_token=getattr(config, "num_experts_per_tok", None) or 1,
+        cache_argument=next(name for name in _CACHES if name in takes),
+        settings={"logits_to_keep": 1} if "logits_to_keep" in takes else {},
+        experts_per_token=next((value for name in _EXPERTS if (value := getattr(config, name, None))), 1),
+        start_tokens=start_tokens,
+        encoder=encoder,
+        position_count=config.max_source_positions if has_features else 0,
     )
 
 
-def _causal_class(transformers: Any, config: Any, *, where: str) -> Any:
+def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
+    """Return the class of a causal model, or of one with an encoder."""
     named = (config.architectures or [""])[0]
-    kinds: Mapping[Any, Any] = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    if type(config) not in kinds or (named and not named.endswith(_CAUSAL)):
+    kinds = [
+        transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
+        transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+        transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
+    ]
+    found = [mapping[type(config)] for mapping in kinds if type(config) in mapping]
+    kind = next((one for one in found if one.__name__ == named), None if named or not found else found[0])
+    if kind is None:
         raise LoadError(
-            f"{where}: {named or type(config).__name__} is not a causal language model",
+            f"{where}: {named or type(config).__name__} is not a causal language model, nor one with an encoder",
             hint="omit --prompt-tokens and --output-tokens, or give the config of its text model",
         )
-    kind = kinds[type(config)]
-    takes = inspect.signature(kind.forward).parameters
-    if not kind._can_set_attn_implementation() or not {"past_key_values", "logits_to_keep"} <= set(takes):
+    if not kind._can_set_attn_implementation() or not {*_CACHES} & {*inspect.signature(kind.forward).parameters}:
         raise LoadError(
             f"{where}: {kind.__name__} has its own attention code: its decode cannot be traced as engines run it",
-            hint="omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt",
+            hint=OMIT_TOKENS,
         )
     return kind
 
 
-def _check_length(config: Any, generation: Generation, *, where: str) -> None:
-    most = huggingface.position_count(config)
-    asked = generation.token_count
+def _encoder_of(config: Any, kind: Any, *, where: str) -> tuple[str, tuple[int, ...]]:
+    """Return the encoder's input as in `LanguageModel.encoder`."""
+    if kind.main_input_name == "input_ids":
+        return "input_ids", ()
+    if kind.main_input_name == "input_features" and hasattr(config, "max_source_positions"):
+        return "input_features", (config.num_mel_bins, 2 * config.max_source_positions)  # a convolution halves them
+    raise LoadError(f"{where}: the sizes of {kind.__name__}'s {kind.main_input_name} are not known", hint=OMIT_TOKENS)
+
+
+def _check_length(config: Any, generation: Generation, *, start_tokens: int | None, where: str) -> None:
+    most, prompt = huggingface.position_count(config), generation.prompt_tokens
+    asked = generation.token_count if start_tokens is None else max(prompt, start_tokens + generation.output_tokens)
     if most is not None and asked > most:
         raise UsageError(
             f"{where} takes at most {most:,} tokens; prompt and output have {asked:,}",
