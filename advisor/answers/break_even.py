@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.answers.ranking import rank
 from advisor.catalog.find import device_ids, overlay_notes
+from advisor.cost.api_comparison import compare_with_api
 from advisor.cost.by_kind import ByKind, KindMarket
 from advisor.cost.crossing_curve import (
     curve_of,
@@ -67,6 +68,9 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
         curves=(
             *(curve for curve in found if isinstance(curve, Curve)),
             *(_over_parameter(variation, market) for variation in variations),
+        ),
+        api=compare_with_api(
+            options.api_usd_per_mtok, at_best, grid=_DECADES, known=catalog.api_prices, job=market.job
         ),
         left_out=(
             *(reason for reason in found if isinstance(reason, str)),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -12,6 +13,7 @@ from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
 from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
+from advisor.cost.api_comparison import compare_with_api
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
@@ -22,7 +24,7 @@ from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import owned_notes
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import mark_warnings, select_offers
-from advisor.cost.situations import choices_of, situations_of
+from advisor.cost.situations import DECADES, choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
@@ -103,6 +105,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
+    market = KindMarket(selection, fleet=fleet, billing=catalog.billing)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
@@ -115,8 +118,13 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         quotes=ranking.quotes,
         situations=()
         if LOCAL in options.device
-        else situations_of(
-            KindMarket(selection, fleet=fleet, billing=catalog.billing), predictions, job=replace(job, objective="cost")
+        else situations_of(market, predictions, job=replace(job, objective="cost")),
+        api=compare_with_api(
+            options.api_usd_per_mtok,
+            partial(market.cheapest, predictions),
+            grid=DECADES,
+            known=catalog.api_prices,
+            job=replace(job, objective="cost"),
         ),
         choices=choices_of(ranking.quotes, job=job),
         alternatives=() if best is not None and best.may_lead else alternatives(question, today=today),

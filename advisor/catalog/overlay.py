@@ -35,6 +35,7 @@ class Layer:
     extra_costs: Path | None = None
     price_errors: Path | None = None
     price_sources: Path | None = None
+    api_prices: Path | None = None
     measured: Path | None = None
     wheels: Path | None = None
     own_rates: bool = False
@@ -42,7 +43,7 @@ class Layer:
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.engines, *self.prices)
-        single = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.wheels)
+        single = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.api_prices, self.wheels)
         yield from (file for file in single if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
@@ -113,6 +114,7 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
         extra_costs=present("extra_costs.yaml"),
         price_errors=present("price_errors.yaml"),
         price_sources=present("price_sources.yaml"),
+        api_prices=present("api_prices.yaml"),
         measured=measured,
     )
 

@@ -30,7 +30,7 @@ from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wh
 from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.engine import Engine
-from advisor.records.price import Catalog, PriceErrors, PriceSource
+from advisor.records.price import ApiPrice, Catalog, PriceErrors, PriceSource
 
 
 def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
@@ -46,6 +46,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     extra_costs = ExtraCosts()
     price_errors: PriceErrors | None = None
     price_sources: dict[str, PriceSource] = {}
+    api_prices: dict[str, ApiPrice] = {}
     wheels = TorchWheels(releases={})
     for layer in in_force:
         layer_gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml")
@@ -69,6 +70,8 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             price_errors = read_price_errors(layer.price_errors)
         if layer.price_sources is not None:
             price_sources = read_by_provider(PriceSource, layer.price_sources) | price_sources
+        if layer.api_prices is not None:
+            api_prices = read_by_provider(ApiPrice, layer.api_prices) | api_prices
         if layer.wheels is not None:
             wheels = read_torch_wheels(layer.wheels)
         if layer.measured is not None:
@@ -100,6 +103,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         billing=Billing(rules=rules, start_ups=start_ups, extra_costs=extra_costs, extras=terms.extras or Extras()),
         price_errors=price_errors or PriceErrors(),
         price_sources=price_sources,
+        api_prices=api_prices,
     )
     if catalog.overlays:
         our_offers = build_offers(our_rows, known=known).offers

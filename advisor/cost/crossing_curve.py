@@ -26,12 +26,12 @@ def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByK
 
 def requests_curve(grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job) -> Curve:
     """Return the curve over the requests per day of a service that runs what `job` runs."""
-    one = _of_no_size(job)
-    return curve_of(
-        "requests_per_day",
-        grid,
-        lambda requests: cheapest(replace(one, requests_per_day=requests, samples=requests_per_month(requests))),
-    )
+    return curve_of("requests_per_day", grid, lambda requests: cheapest(service_of(job, requests_per_day=requests)))
+
+
+def service_of(job: Job, *, requests_per_day: int) -> Job:
+    """Return the month of an always-on service that runs what `job` runs."""
+    return replace(_of_no_size(job), requests_per_day=requests_per_day, samples=requests_per_month(requests_per_day))
 
 
 def samples_curve(grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job) -> Curve:
@@ -68,8 +68,8 @@ def folk_rule_of(pair: ByKind) -> FolkRule | None:
     if speed_ratio is None:
         return None
     return FolkRule(
-        cpu=_contender(cpu),
-        gpu=_contender(gpu),
+        cpu=contender_of(cpu),
+        gpu=contender_of(gpu),
         price_ratio=gpu.quote.usd_per_hour / cpu.quote.usd_per_hour,
         speed_ratio=speed_ratio,
         cost_ratio=cost_ratio,
@@ -85,12 +85,13 @@ def point_of(place: int, pair: ByKind) -> CurvePoint:
     margin = _margin(pair)
     return CurvePoint(
         at=place,
-        cpu=_contender(pair["cpu"]) if "cpu" in pair else None,
-        gpu=_contender(pair["gpu"]) if "gpu" in pair else None,
+        cpu=contender_of(pair["cpu"]) if "cpu" in pair else None,
+        gpu=contender_of(pair["gpu"]) if "gpu" in pair else None,
         cost_ratio=margin.ratio if margin else None,
     )
 
 
-def _contender(cost: KindCost) -> Contender:
+def contender_of(cost: KindCost) -> Contender:
+    """Return the offer as a contender."""
     quote = cost.quote
     return Contender(name=f"{quote.provider} {quote.instance}", **quoted_fields(quote, Contender))

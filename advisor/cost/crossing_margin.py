@@ -47,6 +47,18 @@ def cost_margin(cpu: KindCost | None, gpu: KindCost | None) -> Margin | None:
     )
 
 
+def margin_over_known(usd: float, own: KindCost) -> Margin:
+    """Return the margin of an offer over a cost that is known exactly; positive if the offer is cheaper."""
+    if not own.quote.job_usd.mid:
+        return _sure(math.inf)
+    none = (0.0, 0.0)
+    return _margin(
+        math.log(usd / own.quote.job_usd.mid),
+        own=[(none, _log_ends(own.own_usd)), (none, _log_ends(own.price_usd))],
+        shared=(none, _log_ends(own.shared_usd)),
+    )
+
+
 def speed_margin(cpu: KindCost, gpu: KindCost) -> Margin:
     """Return the margin of the time per sample: how many times faster the GPU is."""
     return _margin(

@@ -10,7 +10,7 @@ from advisor.records.answer import Choice, Job, Quote, Situation, SituationKind
 from advisor.records.break_even_curves import DECADE_COUNT, Curve
 from advisor.records.prediction import Predictions
 
-_DECADES = tuple(10**power for power in range(DECADE_COUNT + 1))
+DECADES = tuple(10**power for power in range(DECADE_COUNT + 1))
 """Crossings between these points are located exactly; only `advise breakeven` sees two within a decade."""
 _MOST_COST_RATIO = 2.0
 """Cost over that of the cheapest offer up to which a faster one is a choice."""
@@ -25,10 +25,10 @@ def situations_of(market: KindMarket, predictions: Predictions, *, job: Job) -> 
         return ()
     cheapest = partial(market.cheapest, predictions)
     found = [Situation(kind="busy", point=point_of(job.samples, cheapest(job)))]
-    once = samples_curve(_DECADES, cheapest, job=job)
+    once = samples_curve(DECADES, cheapest, job=job)
     found.append(_at(once, ASSUMED_SAMPLES, kind="once"))
     if job.mode == "inference" and job.limits.deadline_s is None and 1 in predictions.batches:
-        found.append(_at(requests_curve(_DECADES, cheapest, job=job), 1, kind="service"))
+        found.append(_at(requests_curve(DECADES, cheapest, job=job), 1, kind="service"))
     return tuple(one for one in found if one.point.cpu is not None and one.point.gpu is not None)
 
 

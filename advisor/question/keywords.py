@@ -20,6 +20,7 @@ class Keywords(TypedDict, total=False):
     batch: int | str
     prompt_tokens: int | str | None
     output_tokens: int | str | None
+    cached_prompt_tokens: int | str | None
     concurrency: int | str
     weights: Literal["auto", "bf16", "fp8", "int8", "int4"]
     sampling: Literal["truncated", "plain"]
@@ -62,6 +63,7 @@ class Keywords(TypedDict, total=False):
     max_utilization: float | str
     max_ttft: float | str | None
     max_tpot: float | str | None
+    api_usd_per_mtok: str
     min_throughput: float | str | None
     max_price_age: int | str
     drop_prices: Literal["none", "flagged", "old"]

@@ -91,6 +91,12 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
             f"--engine {options.engine}: no such engine",
             hint=f"the engines are {', '.join(sorted(engines))}",
         )
+    cached_tokens = options.cached_prompt_tokens or 0
+    if cached_tokens >= generation.decoder_tokens:
+        raise UsageError(
+            f"--cached-prompt-tokens {cached_tokens}: the decoder reads {generation.decoder_tokens} tokens of a prompt",
+            hint="write fewer: an engine computes at least the last of them",
+        )
     if options.concurrency:
         batch_candidates(options.concurrency, mode=workload.mode, source_batch=workload.batch, flag="--concurrency")
     kept = generation.decoder_tokens + generation.output_tokens
@@ -102,7 +108,12 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
         if generation.engine is None
         else workload.memory,
     )
-    served = replace(generation, engine=engine, truncates_sampling=options.sampling == "truncated")
+    served = replace(
+        generation,
+        engine=engine,
+        truncates_sampling=options.sampling == "truncated",
+        prefix_cached_tokens=cached_tokens,
+    )
     return with_weights(replace(workload, generation=served), options.weights), replace(
         options,
         batch=options.concurrency or options.batch,

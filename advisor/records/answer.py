@@ -8,7 +8,7 @@ from advisor.records.device import Architecture, CompileMode, DeviceKind, Layout
 from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
 from advisor.records.options import Objective
-from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier, TorchWheel
+from advisor.records.price import ApiPrice, ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier, TorchWheel
 from advisor.records.scale import Plan
 from advisor.records.workload import Mode
 
@@ -450,6 +450,26 @@ class Crossing:
     cheaper: DeviceKind
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiComparison:
+    """A service of one's own and an API with the same model.
+
+    - `usd_per_request`: what the API charges for the tokens of a request
+    - `usd_per_month`: what it charges for the requests of the job, if it is a service
+    - `crossing`: requests per day from which on the service is cheaper; None if it never is
+    - `own`: the cheapest service there, or, if it is never cheaper, at the most requests per day that were compared
+    - `requests_per_day`, `own_usd_per_request`: the load of `own`, and its cost divided by the requests
+    """
+
+    price: ApiPrice
+    usd_per_request: float
+    usd_per_month: float | None
+    crossing: Crossing | None
+    own: Contender
+    requests_per_day: int
+    own_usd_per_request: float
+
+
 SituationKind = Literal["busy", "once", "service"]
 
 
@@ -506,6 +526,7 @@ class Recommendation(Displayed, report="recommendation"):
     - `notes`: what the answer is based on, such as defaults and overlays in use
     - `warnings`: reasons why the answer may be wrong
     - `situations`: a CPU and a GPU side by side for each use of a model whose job has no given size
+    - `api`: the comparison with an API, if its price is given
     - `choices`: of a job with a size, the cheapest quote, the fastest that costs at most twice as much, and the one of
       these with the lowest cost x time; of the quotes that may lead
     - `alternatives`: if no offer that may lead keeps all limits, what comes closest, and which single flag to change
@@ -533,6 +554,7 @@ class Recommendation(Displayed, report="recommendation"):
     chance_by_device: tuple[DeviceChance, ...] = ()
     best_by_tier: Mapping[Tier, Quote] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()
+    api: ApiComparison | None = None
     choices: Mapping[Choice, Quote] = field(default_factory=dict)
     alternatives: tuple[Alternative, ...] = ()
     at_hand: Quote | None = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Job, Quote
+from advisor.records.answer import ApiComparison, Contender, Crossing, CurvePoint, Interval, Job, Quote
 from advisor.records.displayed import Displayed
 from advisor.records.price import ExchangeRate
 
@@ -67,6 +67,7 @@ class BreakEven(Displayed, report="break_even"):
     """The break-even answer; it is displayed as text in a terminal and as HTML in a notebook.
 
     - `folk_rule`: None if only one device kind can do the job
+    - `api`: the comparison with an API, if its price is given
     - `left_out`: the curves that are missing, with the reason
     - `exchange_rate`: the currency of text
     - `notes`: the overlays in use
@@ -79,5 +80,6 @@ class BreakEven(Displayed, report="break_even"):
     curves: tuple[Curve, ...]
     left_out: tuple[str, ...]
     warnings: tuple[str, ...]
+    api: ApiComparison | None = None
     exchange_rate: ExchangeRate | None = None
     notes: tuple[str, ...] = ()

@@ -45,6 +45,7 @@ class Generation:
     - `cached`: what the layers cache
     - `encoder_tokens`: tokens that an encoder reads once per request; 0 without an encoder
     - `start_tokens`: tokens that the decoder reads before its first own token; None: the prompt
+    - `prefix_cached_tokens`: tokens of the prompt that the engine has in its prefix cache
     - `truncates_sampling`: tokens are sampled with top-k or top-p
     - `engine`: the engine that serves the model; None in a saved workload, which any engine may serve
     """
@@ -59,6 +60,7 @@ class Generation:
     start_tokens: int | None = None
     truncates_sampling: bool = True
     engine: Engine | None = None
+    prefix_cached_tokens: int = 0
 
     @property
     def token_count(self) -> int:
@@ -79,6 +81,11 @@ class Generation:
     def prefill_tokens(self) -> int:
         """Return the tokens that encoder and decoder read in prefill."""
         return self.encoder_tokens + self.decoder_tokens
+
+    @property
+    def new_tokens(self) -> int:
+        """Return those of them that the prefix cache does not have."""
+        return self.prefill_tokens - self.prefix_cached_tokens
 
     def cache_bytes(self, token_count: float) -> float:
         """Return the cache of one request whose decoder has this many tokens, as traced in float32."""

@@ -65,6 +65,11 @@ class Options:
         metavar="N",
         parse=partial(units.parse_count, least=2),
     )
+    cached_prompt_tokens: int | None = _serving_flag(
+        None,
+        "tokens of each prompt that the engine has in its prefix cache: their prefill is saved, their memory is not",
+        metavar="N",
+    )
     concurrency: str = _serving_flag(
         "", "requests in flight per instance; auto: the cheapest for each device", metavar="N|N,M|A..B|auto"
     )
@@ -167,6 +172,12 @@ class Options:
     )
     max_ttft: float | None = _serving_flag(None, "limit on the time to first token", metavar="TIME")
     max_tpot: float | None = _serving_flag(None, "limit on the mean time between two output tokens", metavar="TIME")
+    api_usd_per_mtok: str = _serving_flag(
+        "",
+        "price of an API with this model, in dollars per million tokens of prompts, answers and cached prompts, or its "
+        "name in api_prices.yaml: from how many requests per day on is a service of your own cheaper?",
+        metavar="IN,OUT[,CACHED]|NAME",
+    )
     min_throughput: float | None = _flag(
         None, "minimum throughput of one instance, in samples per second", metavar="N", parse=units.parse_positive
     )

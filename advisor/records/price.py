@@ -65,6 +65,20 @@ class PriceSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiPrice:
+    """The price of a language model behind an API, in dollars per million tokens.
+
+    `cached_usd_per_mtok` is that of prompt tokens in its prefix cache; None if they cost the same.
+    """
+
+    input_usd_per_mtok: float
+    output_usd_per_mtok: float
+    cached_usd_per_mtok: float | None = None
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TorchWheel:
     """A wheel of PyTorch, by release and CUDA version; `index_url` is where pip finds it."""
 
@@ -227,6 +241,7 @@ class Catalog:
     - `overlays`: the user's files that override the built-in data; the first one wins
     - `doubts`: values in those files that are not credible
     - `price_sources`: by provider
+    - `api_prices`: of language models behind an API, by the name that `--api-usd-per-mtok` takes
     - `own_dates`: dates of the user's own prices, each with an offer
     - `copies_at_hand`: measured copy rate in bytes/s to each GPU of this machine, by id
     - `engines`: inference engines, by name
@@ -245,6 +260,7 @@ class Catalog:
     billing: Billing = field(default_factory=Billing)
     price_errors: PriceErrors = field(default_factory=PriceErrors)
     price_sources: Mapping[str, PriceSource] = field(default_factory=dict)
+    api_prices: Mapping[str, ApiPrice] = field(default_factory=dict)
     copies_at_hand: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, Engine] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from advisor import units
-from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Job
+from advisor.records.answer import ApiComparison, Contender, Crossing, CurvePoint, Interval, Job
 from advisor.records.break_even_curves import BreakEven, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.generation import Generation
@@ -29,6 +29,7 @@ from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _FOLK_RULE = "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers"
+_API = "A service of your own, or an API"
 _SHOWN_COUNT = 5
 """Number of points of a curve in its table; JSON has all."""
 _NAMED_COUNT = 3
@@ -82,6 +83,7 @@ def break_even_content(break_even: BreakEven) -> Iterator[Block]:
         yield table_of(
             _shown(curve), _columns(over.heading, "cost", _short_count, lambda one: mid_cost(one.job_usd.mid))
         )
+    yield Listing(title=_API, items=tuple(api_sentences(break_even.api, break_even.job, rate=rate)))
     yield Listing(title="Not shown", items=break_even.left_out)
     yield Listing(title="Notes", items=(*(f"{note}." for note in rate_note(rate)), *break_even.notes))
     yield Warnings(items=break_even.warnings)
@@ -96,6 +98,7 @@ def break_even_section(break_even: BreakEven) -> Section:
         lead=["The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals."],
         lists=[
             Listing(title=_FOLK_RULE, items=tuple(_folk_rule(break_even))),
+            Listing(title=_API, items=tuple(api_sentences(break_even.api, break_even.job, rate=rate))),
             Listing(title="Not shown", items=break_even.left_out),
         ],
         plots=[_chart(curve, generation, rate=rate) for curve in break_even.curves],
@@ -112,7 +115,7 @@ def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | 
             (
                 at,
                 in_currency(one.job_usd, rate=rate),
-                f"{at:,}: {_label(one)}\n{one.device.name}, {batch_text(one.batch, generation)}\n"
+                f"{at:,}: {contender_label(one)}\n{one.device.name}, {batch_text(one.batch, generation)}\n"
                 f"{money_interval(one.job_usd, rate=rate)}",
             )
             for at, one in found
@@ -146,7 +149,7 @@ def _of_kind(kind: DeviceKind, cost_heading: str, cost: Callable[[Contender], st
     def text(show: Callable[[Contender], str]) -> Callable[[CurvePoint], str]:
         return lambda point: "-" if (one := _contender(point, kind)) is None else show(one)
 
-    yield column(KIND_NAMES[kind], text(_label))
+    yield column(KIND_NAMES[kind], text(contender_label))
     yield column(cost_heading, text(cost), lambda point: one.job_usd.mid if (one := _contender(point, kind)) else None)
 
 
@@ -168,7 +171,8 @@ def _folk_rule(break_even: BreakEven) -> Iterator[str]:
         return
     generation, hourly = break_even.job.generation, money_text(break_even.exchange_rate, digits=3)
     gpu, cpu = (
-        f"{_label(one)} ({one.device.name}, {hourly(one.usd_per_hour)} per hour, {batch_text(one.batch, generation)})"
+        f"{contender_label(one)} ({one.device.name}, {hourly(one.usd_per_hour)} per hour, "
+        f"{batch_text(one.batch, generation)})"
         for one in (rule.gpu, rule.cpu)
     )
     compared = f"{_times(rule.speed_ratio)} {'faster' if rule.speed_ratio.mid >= 1 else 'as fast'}"
@@ -179,7 +183,7 @@ def _folk_rule(break_even: BreakEven) -> Iterator[str]:
     yield f"the job costs {_times(rule.cost_ratio)} as much on the CPU as on the GPU."
 
 
-def _label(one: Contender) -> str:
+def contender_label(one: Contender) -> str:
     """Return "aws g6.xlarge", or "3x aws g6.xlarge" if a service needs several."""
     return one.name if one.instance_count == 1 else f"{one.instance_count:,}x {one.name}"
 
@@ -208,10 +212,36 @@ def stretches(curve: Curve) -> tuple[Stretch, ...]:
     )
 
 
+def api_sentences(api: ApiComparison | None, job: Job, *, rate: ExchangeRate | None) -> Iterator[str]:
+    """Yield what an API charges, and from how many requests per day on a service of one's own is cheaper."""
+    if api is None:
+        return
+    price, money = api.price, money_text(rate, digits=3)
+    dated = f" (price of {price.date})" if price.date else ""
+    yield (
+        f"The API at {money(price.input_usd_per_mtok)} and {money(price.output_usd_per_mtok)} per million tokens of "
+        f"prompts and answers charges {money(1e6 * api.usd_per_request)} per million requests{dated}."
+    )
+    if job.requests_per_day is not None and api.usd_per_month is not None:
+        load = number_text(job.requests_per_day)
+        yield f"At {load} requests per day it charges {money(api.usd_per_month)} per month."
+    name = contender_label(api.own)
+    if api.crossing is not None:
+        start, cost = _interval(api.crossing), money(api.own.job_usd.mid)
+        yield f"A service of your own is cheaper from {start} requests per day on: {name}, {cost} per month."
+    else:
+        cost, load = money(1e6 * api.own_usd_per_request), units.format_count(api.requests_per_day)
+        yield f"A service of your own is cheaper at no load: {load} requests per day cost {cost} per million ({name})."
+
+
+def _interval(crossing: Crossing) -> str:
+    low, high = (number_text(at) if at is not None else "?" for at in (crossing.low, crossing.high))
+    return f"{number_text(crossing.at)} [{low}-{high}]"
+
+
 def end_text(end: Crossing, *, following: Stretch) -> str:
     """Return "1,087 [364-2,788]", with "?" for an end beyond the curve; no interval if one kind can no longer run."""
-    low, high = (number_text(at) if at is not None else "?" for at in (end.low, end.high))
-    return number_text(end.at) if following.is_alone else f"{number_text(end.at)} [{low}-{high}]"
+    return number_text(end.at) if following.is_alone else _interval(end)
 
 
 def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[str]:

@@ -53,8 +53,9 @@ def service_settings(job: Job) -> str | None:
         in_flight = batch_text(int(job.batch), generation)
     engine = generation.engine
     by = f" by {engine.name} {engine.version}" if engine else ""
+    cached = f" ({generation.prefix_cached_tokens:,} of them cached)" if generation.prefix_cached_tokens else ""
     return (
-        f"LLM serving{by}: prompts of {generation.prompt_tokens:,} tokens, answers of "
+        f"LLM serving{by}: prompts of {generation.prompt_tokens:,} tokens{cached}, answers of "
         f"{generation.output_tokens:,}, {in_flight} per instance, "
         f"{_PRECISIONS.get(job.precision, job.precision)}, {_WEIGHTS[generation.weights]}, continuous batching, fused "
         "kernels, decode in a CUDA graph on GPUs"

@@ -9,6 +9,7 @@ from advisor.records.price import Rejection
 from advisor.records.sample_words import batch_text
 from advisor.report import sentence
 from advisor.report.amounts import SampleUnit, count_text, in_currency, interval_text, money_interval, unit_of
+from advisor.report.break_even import api_sentences
 from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point, Section, Series, Warnings, section
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
@@ -38,6 +39,8 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
         yield from situation_tables(recommendation)
     about_best = (*sentence.best_figures(recommendation), *sentence.certainty(recommendation), *filter(None, better))
     yield Paragraph(title=sentence.verdict(recommendation), sentences=about_best)
+    about_api = api_sentences(recommendation.api, recommendation.job, rate=recommendation.exchange_rate)
+    yield Paragraph(sentences=tuple(about_api))
     yield from choice_tables(recommendation)
     yield from alternative_tables(recommendation)
     yield Listing(title="The best of the other tiers", items=sentence.by_tier(recommendation))

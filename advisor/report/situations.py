@@ -19,6 +19,7 @@ from advisor.records.break_even_curves import DECADE_COUNT
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import money_interval, number_text, sample_unit
+from advisor.report.break_even import contender_label
 from advisor.report.content import Section, Table, section
 from advisor.report.marks import KIND_NAMES
 from advisor.report.quote_columns import device_label, instance_label
@@ -52,7 +53,7 @@ def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
             (
                 column("use", lambda row: _use(row.situation) if row.is_first else ""),
                 column("", lambda row: KIND_NAMES[row.kind]),
-                column("best", lambda row: _name(row.contender)),
+                column("best", lambda row: contender_label(row.contender)),
                 column("cost", lambda row: _cost(row, rate=rate)),
                 column("speed", _speed),
                 column("", _verdict),
@@ -143,10 +144,6 @@ def _rows(situations: tuple[Situation, ...]) -> Iterator[_Row]:
 def _sides(one: Situation) -> Mapping[DeviceKind, Contender]:
     sides: dict[DeviceKind, Contender | None] = {"cpu": one.point.cpu, "gpu": one.point.gpu}
     return {kind: side for kind, side in sides.items() if side is not None}
-
-
-def _name(contender: Contender) -> str:
-    return contender.name if contender.instance_count == 1 else f"{contender.instance_count}x {contender.name}"
 
 
 def _use(one: Situation) -> str:

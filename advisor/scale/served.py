@@ -62,19 +62,27 @@ class ServedModel:
         key = (phase, width, tuple(in_flight.tolist()))
         if key not in self._counted:
             generation = self.generation
-            self._counted[key] = pass_work(
+            work = pass_work(
                 self._parts[phase],
                 batches=in_flight,
                 width=width,
                 tokens=generation.prefill_tokens if phase == "prefill" else 1,
                 truncates=generation.truncates_sampling,
             )
+            self._counted[key] = work.scaled(**_new_shares(generation)) if phase == "prefill" else work
         return self._counted[key]
 
     def exchanged_bytes(self, phase: Phase, width: Width, in_flight: FloatArray) -> tuple[int, FloatArray]:
         """Return the number of blocks, and the bytes that one of them hands on in a pass."""
         traffic = traffic_of(self._parts[phase], batches=in_flight, width=width)
         return traffic.block_count, traffic.result_bytes
+
+
+def _new_shares(generation: Generation) -> dict[str, float]:
+    """Return the shares of a prompt's work that a prefix cache does not save: its new tokens attend to all before."""
+    share = generation.new_tokens / generation.prefill_tokens
+    by_token = dict.fromkeys(("product_flops", "inner_bytes", "outer_bytes", "token_count"), share)
+    return {**by_token, "attention_flops": 1 - (1 - share) ** 2}
 
 
 def part_of_generation(workload: Workload, phase: Phase) -> Workload:
@@ -121,7 +129,7 @@ def request_times(
     """
     generation, stages = model.generation, plan.pipeline
     group = np.maximum(in_flight / stages, 1.0)
-    chunks = max(1, math.ceil(generation.prompt_tokens / chunk_tokens))
+    chunks = max(1, math.ceil(generation.new_tokens / chunk_tokens))
     decode = _divided(model.work("decode", width, group), plan, generation)
     one = np.ones(1)
     prompt = _divided(model.work("prefill", width, one), plan, generation)
@@ -140,7 +148,7 @@ def request_times(
             return np.zeros((1, 1))
         count, of_prompt = model.exchanged_bytes("prefill", width, one)
         of_token = of_prompt / generation.prefill_tokens
-        sent = of_token * (prompts * generation.prefill_tokens / chunks + tokens)
+        sent = of_token * (prompts * generation.new_tokens / chunks + tokens)
         total = np.zeros((1, 1))
         if plan.tensor > 1:
             total = count * _ALL_REDUCES * tensor_all_reduce_s(sent, plan.tensor, inside, least_s=rates.all_reduce_s)

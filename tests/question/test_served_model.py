@@ -119,6 +119,14 @@ def test_an_engine_runs_in_half_with_fused_kernels_and_so_many_requests():
     assert as_served(workload, options, engines=ENGINES) == (workload, options)
 
 
+def test_a_prompt_has_at_least_one_token_that_no_cache_has():
+    workload, _ = as_served(llama(), Options(cached_prompt_tokens=2), engines=ENGINES)
+    assert workload.generation is not None
+    assert workload.generation.new_tokens == workload.generation.prompt_tokens - 2
+    with pytest.raises(UsageError, match=r"^--cached-prompt-tokens"):
+        as_served(llama(), Options(cached_prompt_tokens=workload.generation.prompt_tokens), engines=ENGINES)
+
+
 def test_what_is_no_number_of_requests_is_refused_by_the_flag_that_says_it():
     with pytest.raises(UsageError, match=r"^--concurrency many: 'many'"):
         as_served(llama(), Options(concurrency="many"), engines=ENGINES)

@@ -16,7 +16,14 @@ from advisor.records.prediction import Predictions, TokenTimes
 from advisor.records.scale import Link, Plan, Spreading
 from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, Workload
 from advisor.scale.plans import served_plans
-from advisor.scale.served import batch_limits, engine_precision, part_of_generation, predict_served, tensor_all_reduce_s
+from advisor.scale.served import (
+    ServedModel,
+    batch_limits,
+    engine_precision,
+    part_of_generation,
+    predict_served,
+    tensor_all_reduce_s,
+)
 from tests.predict.toys import NOTHING, device, efficiency, memory_line, operand
 from tests.predict.toys import workload as toy
 
@@ -150,6 +157,30 @@ def test_prompts_of_others_come_between_tokens_and_hide_weights() -> None:
     assert tokens.pass_s[0, 0] == pytest.approx(decode_us(4) * 1e-6)
     assert tokens.between_s[0, 0] == pytest.approx(between_us * 1e-6)
     assert tokens.first_s[0, 0] == pytest.approx((mixed_us(3) + between_us / 2) * 1e-6)
+
+
+def test_cached_tokens_of_a_prompt_are_not_computed_but_attended_to() -> None:
+    workload = generation()
+    assert workload.generation is not None
+    cached = replace(workload, generation=replace(workload.generation, prefix_cached_tokens=60))
+    _, tokens = predicted([1], workload=cached)
+    # 40 of 100 tokens: 160 us of computing instead of 400, 3.2 us of inputs and results instead of 8.
+    assert tokens.first_s[0, 0] == pytest.approx(163.2e-6)
+    assert tokens.between_s[0, 0] == pytest.approx(decode_us(1) * 1e-6)
+    whole, new = (
+        ServedModel(with_prompt_attention(one), one.generation).work("prefill", "half", np.ones(1))
+        for one in (workload, cached)
+        if one.generation is not None
+    )
+    # 100 x 100 pairs of query and key, of which 60 x 60 are known.
+    assert new.attention_flops == pytest.approx(0.64 * whole.attention_flops)
+
+
+def with_prompt_attention(workload: Workload) -> Workload:
+    """The same with the prompt's attention, 8 heads of 64."""
+    tensor = operand(PER_REQUEST, 8, 100, 64)
+    prompt = replace(workload.rows[-1], phase="prefill", inputs=(tensor, tensor, tensor), outputs=(tensor,), count=2)
+    return replace(workload, rows=(*workload.rows, prompt))
 
 
 def test_a_prompt_over_the_budget_is_read_in_chunks_that_each_read_the_weights() -> None:
