@@ -37,6 +37,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "chance_by_device",
             "best_by_tier",
             "situations",
+            "api",
             "choices",
             "alternatives",
             "at_hand",
