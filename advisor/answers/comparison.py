@@ -33,11 +33,15 @@ from advisor.workload.summary import group_rows, totals
 _HINT = "compare what `advise SOURCE -o answer.json` writes, or what `advise profile SOURCE -o workload.json` does"
 _NESTED = (JobLimits, Generation)
 """Parts of a job that are records themselves."""
-_MODEL_FIELDS = frozenset(
-    "head_count kv_head_count cached encoder_tokens start_tokens truncates_sampling engine".split()
+_MODEL_FIELDS = (
+    "head_count",
+    "kv_head_count",
+    "cached",
+    "encoder_tokens",
+    "start_tokens",
+    "truncates_sampling",
+    "engine",
 )
-    "head_count", "kv_head_count", "cached", "encoder_tokens", "start_tokens", "truncates_sampling", "engine",
-)  # fmt: skip
 """Fields of a job that describe the model; they are compared with the step."""
 
 
