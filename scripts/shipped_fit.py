@@ -43,7 +43,7 @@ TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
             **dict.fromkeys(_NORMS, "norm"),
             **dict.fromkeys(("interpolate", "pool", "pool_backward", "optimizer"), "copy"),
         },
-        "compute_ratio": {"rnn": "matmul"},
+        "compute_ratio": {"rnn": "matmul", "conv_grouped": "conv"},
         "gradient_ratio": {"attention_backward": "conv_backward", "conv_grouped_backward": "conv_backward"},
         **{ramp: {"fp32": ANY, "half": ANY} for ramp in ("edge_ramp", "depth_ramp")},
     },
@@ -76,6 +76,8 @@ GENERATION = ("generation_compute", "generation_memory")
 DEVICE = ("device_compute", "device_memory")
 """Coefficients of each device."""
 _GENERATION = Prior(1.0, 0.6, 1.6, 0.12)
+_CPU_GENERATION_MEMORY = Prior(1.0, 0.6, 1.2, 0.12)
+"""Elementwise kernels run at this share of the bandwidth that was measured or is usual for the CPU, hardly above it."""
 _OTHER_ARCHITECTURE = Prior(1.0, 0.4, 1.6, 0.3)
 """The prior for GPUs without tensor cores or of another vendor: their libraries differ, so they say little about
 today's NVIDIA GPUs."""
@@ -106,6 +108,8 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
     for generation in sorted({device.generation for device in sample.devices}):
         prior = _GENERATION if generation in usual else _OTHER_ARCHITECTURE
         priors |= {(name, generation): prior for name in GENERATION}
+        if kind == "cpu":
+            priors["generation_memory", generation] = _CPU_GENERATION_MEMORY
     for device in sample.devices:
         priors |= {(name, device.id): _DEVICE for name in DEVICE}
         priors["host", device.id] = _HOST

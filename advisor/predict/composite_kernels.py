@@ -5,8 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Call, Number, aten, formula_of
+import numpy as np
+
+from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, formula_of, log2
 from advisor.ops.rnn import layers_of
+from advisor.predict.kernel_time import STRIDED_COPY_CYCLES
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
 
@@ -33,20 +36,31 @@ class Program:
     """The same, channels-last."""
     flop_ratio: Number = 1.0
     """Slowdown of a FLOP relative to a matmul or, for other operators, an addition."""
-    is_scalar: bool = False
-    """True if NCHW images are processed without SIMD, one element at a time."""
+    function_flops: Number = 0.0
+    """Work of functions inside a matmul kernel of a CPU, in additions on its vector units."""
     scalar_cycles: Number = 0.0
     """Cycles of a CPU's loop over single elements, shared by all cores."""
+    has_vectors_nhwc: bool = False
+    """True if channels-last images take SIMD instead of `scalar_cycles`."""
     serial_cycles: Number = 0.0
     """Cycles of code that runs on one core of a CPU."""
-    repacks: bool = False
-    """True if a library repacks the parameters into its own layout at every call."""
+    repack_count: Number = 0.0
+    """How often a library repacks the parameters into its own layout in a call."""
     saves_half_rereads: bool = False
     """True if the second read of `reread_ratio` is saved for channels-last 16-bit images."""
 
 
-_QUERY_WORK_KEYS = 55.0
-"""Number of keys whose products with a query take as long as its softmax: 37 to 79 by head and dtype."""
+CASTS = "casts"
+"""Attribute of recurrent layers under autocast: "kept" if it casts a parameter once in a step, as in training, and
+"repeated" if it does so whenever one is used, as in inference."""
+_SCORE_ADDITIONS = 3.0
+"""Work on a score of attention beside its exponential: the maximum, the difference from it and the sum."""
+_KEY_BLOCK = 512.0
+"""Keys that torch's flash attention on CPUs takes at a time (ATen's FlashAttentionKernel.cpp)."""
+_QUERY_BLOCKS = ((768.0, 256.0), (192.0, 64.0), (0.0, 32.0))
+"""The least number of queries for each block of queries (the same file)."""
+_CALLS_PER_BLOCK = 6.0
+"""Calls of oneDNN's matmul for a block of 16-bit gradients; 289 and 313 were counted for 48 and 12 x 4 blocks."""
 _FLOP_RATIO_OF_FUNCTION: Mapping[str, float] = {
     "div": 1.5, "hardswish": 2, "rsqrt": 4, "sqrt": 5, "silu": 5, "sigmoid": 5, "silu_backward": 7, "gelu": 10,
     "exp": 10, "log": 13, "sin": 17, "cos": 17, "erf": 17, "softplus": 20, "gelu_backward": 28, "tanh": 33, "mish": 50,
@@ -156,8 +170,19 @@ _OUTPUT_CYCLES: Mapping[str, float] = {
     "aten.where": 15.0,
 }
 """The same for each element of the output."""
-_COMPARISON_CYCLES = 27.0
-"""The same for each comparison of a sort, which its formula counts; 11 if there is a single row."""
+_WINDOW_CYCLES: Mapping[str, float] = {
+    **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), 11.0), "aten.avg_pool2d": 5.5,
+    "aten.max_pool2d_with_indices_backward": 16.0, "aten.avg_pool2d_backward": 5.0,
+}  # fmt: skip
+"""The same for each element of a pool's windows, or for each gradient of a largest element, as the formulas count. In
+forward 10 and 5 on a Zen 4 (`scripts/measure_functions.py`), 12 and 6 on a Granite Rapids."""
+GRAIN_NUMEL = 32_768
+"""Up to this number of elements torch uses one core (ATen/Parallel.h: GRAIN_SIZE)."""
+_COMPARISON_CYCLES = 13.5
+"""The same for each comparison of a sort, which its formula counts."""
+_PLAN_CYCLES = 40.0
+"""Cycles for each point of a Fourier transform's length, mostly the plan's trigonometric functions: transforms of 32
+and of 4,096 points take 3 and 50 us."""
 _DRAW_CYCLES = 20.0
 """Cycles for a number of the CPU's generator, which is one for all threads (ATen's CPUGeneratorImpl)."""
 
@@ -165,13 +190,45 @@ _DRAW_CYCLES = 20.0
 def _scalar_loop(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a kernel that takes one element at a time."""
     if call.op in _INPUT_CYCLES:
-        return Program(scalar_cycles=_INPUT_CYCLES[call.op] * call.inputs[0].numel)
-    return Program(scalar_cycles=_OUTPUT_CYCLES[call.op] * call.outputs[0].numel)
+        return _looping(_INPUT_CYCLES[call.op] * call.inputs[0].numel, call)
+    return _looping(_OUTPUT_CYCLES[call.op] * call.outputs[0].numel, call)
+
+
+def _looping(cycles: Number, call: Call) -> Program:
+    """Return the program of a loop, on one core if it has few elements."""
+    is_shared = np.maximum(call.inputs[0].numel, call.outputs[0].numel) > GRAIN_NUMEL
+    return Program(scalar_cycles=cycles * is_shared, serial_cycles=cycles * ~np.asarray(is_shared))
+
+
+def _counted_flops(call: Call) -> Number:
+    counted = formula_of(call.op)
+    return counted.cost(call).flops if counted else 0.0
+
+
+def _cpu_pool(call: Call, itemsize_bytes: float) -> Program:
+    return Program(scalar_cycles=_WINDOW_CYCLES[call.op] * _counted_flops(call), has_vectors_nhwc=True)
 
 
 def _cpu_sort(call: Call, itemsize_bytes: float) -> Program:
-    counted = formula_of(call.op)
-    return Program(scalar_cycles=_COMPARISON_CYCLES * counted.cost(call).flops if counted else 0.0)
+    return _looping(_COMPARISON_CYCLES * _counted_flops(call), call)
+
+
+def _cpu_table_gradient(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of an embedding's dense gradient, whose zeros a CPU reads into a cache before it writes them.
+
+    That of a bag sorts the indices first, on one core; its nine kernels were counted with torch.profiler.
+    """
+    program = Program(extra_bytes=call.write_bytes)
+    if call.op == "aten.embedding_dense_backward":
+        return program
+    indices = call.inputs[1].numel
+    return replace(program, launches=9.0, serial_cycles=_COMPARISON_CYCLES * indices * log2(indices))
+
+
+def _cpu_transform(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of a Fourier transform, for which torch makes a plan at every call."""
+    lengths = [call.inputs[0].shape[dim] for dim in call.attributes["dim"]]
+    return Program(serial_cycles=_PLAN_CYCLES * sum(lengths))
 
 
 def _cpu_draw(call: Call, itemsize_bytes: float) -> Program:
@@ -189,7 +246,10 @@ def _convolution_backward(call: Call, itemsize_bytes: float) -> Program:
 
 
 def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
-    """Return the program of attention: fused without dropout, where a query costs its matmuls and its softmax.
+    """Return the program of attention: fused without dropout, where a score costs an exponential beside its products.
+
+    A causal mask skips whole blocks of keys only. Gradients in 16 bits are products by oneDNN, block by block, with
+    the heads shared among the cores.
 
     With dropout torch takes the math path, which writes the scores to memory.
 
@@ -200,9 +260,21 @@ def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     """
     is_backward = call.op == "attention_backward"
     query, key = call.inputs[1 if is_backward else 0 :][:2]
-    if not call.attributes.get("dropout_ratio"):
-        return Program(flop_ratio=1 + _QUERY_WORK_KEYS / key.shape[-2])
     scores = query.numel / query.shape[-1] * key.shape[-2]
+    if not call.attributes.get("dropout_ratio"):
+        is_causal = call.attributes.get("causal", call.attributes.get("is_causal", False))
+        # Of n blocks of keys, a query of the i-th block of as many queries takes i: (n + 1) / 2n of all.
+        block_ratio = 1 + np.minimum(1.0, _KEY_BLOCK / key.shape[-2]) if is_causal else 1.0
+        taken = scores * block_ratio / 2 if is_causal else scores
+        length = query.shape[-2]
+        block = np.select([length >= least for least, _ in _QUERY_BLOCKS], [size for _, size in _QUERY_BLOCKS])
+        blocks = scores / key.shape[-2] / length * np.ceil(length / block) * np.ceil(key.shape[-2] / _KEY_BLOCK)
+        is_by_block = is_backward and itemsize_bytes < ITEMSIZE_BYTES["float32"]
+        return Program(
+            flop_ratio=block_ratio,
+            function_flops=(_FLOP_RATIO_OF_FUNCTION["exp"] + _SCORE_ADDITIONS) * taken,
+            scalar_cycles=_CALLS_PER_BLOCK * PRODUCT_CALL_CYCLES * blocks * is_by_block,
+        )
     passes, operators = (10.0, 8.0) if is_backward else (7.0, 6.0)
     return Program(launches=operators, dispatches=operators, extra_bytes=passes * scores * itemsize_bytes)
 
@@ -217,21 +289,96 @@ def _gpu_rnn(call: Call, itemsize_bytes: float) -> Program:
     return _revisiting_weights(program, call, itemsize_bytes)
 
 
+_CELL_OPERATORS: Mapping[str, tuple[float, float]] = {
+    "gru": (12.0, 35.0),
+    "rnn_tanh": (4.0, 12.0),
+    "rnn_relu": (4.0, 12.0),
+}
+"""Operators of a cell on a CPU, forward (a matmul, its bias, and those of the gates) and backward (kernels and nodes of
+autograd). Counted with torch.profiler, torch 2.13."""
+_STATE_CASTS: Mapping[str, tuple[float, float]] = {"gru": (4.0, 5.0)}
+"""The casts of a cell under autocast, forward and backward: a GRU's state stays in fp32, a plain one's does not."""
+PRODUCT_CALL_CYCLES = 60_000.0
+"""Cycles of one core for a call of oneDNN's matmul, which torch multiplies 16-bit matrices with: 15 to 25 us, by the
+steps of RNNs, of linear layers of 128 and of the gradients of attention on a Granite Rapids at 3.9 GHz."""
+
+
 def _cpu_rnn(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of an RNN: an LSTM is one oneDNN call per layer, others are operators per step (RNN.cpp).
 
     OneDNN first repacks the weights (ideep's `lstm_forward`), then splits the matmul and the gates of each step over
-    all cores. A GRU cell takes 12 operators and a plain cell 4: a matmul, its bias and the pointwise operators of the
-    gates. One dispatch calls them all, because the loop over the steps is in C++, and of each cell's only the matmul
-    has enough work for all cores. Every step reads the recurrent weights again.
+    all cores. The operators of other cells are called by one dispatch, because the loop over the steps is in C++, and
+    of each cell's only the matmul has enough work for all cores. Every step reads the recurrent weights again, and in
+    16 bits oneDNN's matmul repacks them.
     """
     passes, steps, mode = _layer_passes(call), recurrent_steps(call), call.attributes["mode"]
     if mode == "lstm":
-        program = Program(launches=passes, dispatches=passes, joins=2 * passes * steps, repacks=True)
-    else:
-        operators = passes * steps * (12.0 if mode == "gru" else 4.0)
-        program = Program(launches=operators, dispatches=passes, joins=passes * steps)
-    return _revisiting_weights(program, call, itemsize_bytes)
+        program = Program(launches=passes, dispatches=passes, joins=2 * passes * steps, repack_count=1.0)
+        return _with_weight_gradients(_revisiting_weights(program, call, itemsize_bytes), call, itemsize_bytes)
+    is_backward = call.op == "rnn_backward"
+    runs = passes / 2 if is_backward else passes
+    operators = _CELL_OPERATORS[mode][is_backward]
+    if CASTS in call.attributes:
+        operators += _STATE_CASTS.get(mode, (0.0, 0.0))[is_backward]
+    program = Program(launches=runs * steps * operators, dispatches=passes, joins=passes * steps)
+    if itemsize_bytes < ITEMSIZE_BYTES["float32"]:
+        layers = layers_of(call)
+        recurrent_numel = runs * layers.gates * layers.hidden_size * layers.recurrent_size
+        program = replace(
+            program,
+            repack_count=1 + (steps - 1) * recurrent_numel / layers.weight_numel,
+            serial_cycles=PRODUCT_CALL_CYCLES * passes * steps,
+        )
+    program = _with_weight_gradients(_revisiting_weights(program, call, itemsize_bytes), call, itemsize_bytes)
+    return _casting_again(program, call, itemsize_bytes) if call.attributes.get(CASTS) == "repeated" else program
+
+
+def _with_weight_gradients(program: Program, call: Call, itemsize_bytes: float) -> Program:
+    """Add the sums of weight gradients over the steps of a backward pass on a CPU.
+
+    A GRU or plain cell writes its own gradient of the recurrent weights, and autograd adds it to the sum of the steps
+    before: four passes. OneDNN adds each step of an LSTM in 16 bits to both gradients in fp32 (`beta1` in
+    brgemm_cell_common_bwd.cpp). In fp32 one product per layer sums all steps (`merge_gemm_iter` in rnn_utils.hpp).
+    """
+    layers = layers_of(call)
+    is_lstm = call.attributes["mode"] == "lstm"
+    if call.op != "rnn_backward" or (is_lstm and itemsize_bytes > ITEMSIZE_BYTES["float16"]):
+        return program
+    width = layers.direction_count * layers.recurrent_size
+    inputs = layers.input_size + (layers.layer_count - 1) * width if is_lstm else 0
+    numel = layers.gates * layers.hidden_size * (inputs / layers.layer_count + layers.recurrent_size)
+    held_bytes = numel * (ITEMSIZE_BYTES["float32"] if is_lstm else 2 * itemsize_bytes)
+    cells = layers.layer_count * layers.direction_count * recurrent_steps(call)
+    return replace(
+        program,
+        revisited_bytes=program.revisited_bytes + 2 * cells * held_bytes,
+        revisited_set_bytes=program.revisited_set_bytes + held_bytes,
+    )
+
+
+def _casting_again(program: Program, call: Call, itemsize_bytes: float) -> Program:
+    """Add what autocast does at every step of a GRU or plain recurrent layer in inference.
+
+    It keeps no 16-bit copies of parameters there, so that each step casts the recurrent weights and their bias. Since
+    such a copy needs no gradient, the product with a batch-first input is batched over the steps, each with a copy of
+    the weights of its own (`should_fold` in ATen's LinearAlgebra.cpp).
+    """
+    layers, steps = layers_of(call), recurrent_steps(call)
+    cells = layers.layer_count * layers.direction_count * steps
+    weight_numel = layers.gates * layers.hidden_size * layers.recurrent_size
+    cast_bytes = weight_numel * (ITEMSIZE_BYTES["float32"] + itemsize_bytes)
+    samples = call.outputs[0].numel / call.outputs[0].shape[-1] / steps
+    is_copied = call.attributes["batch_first"] * (np.asarray(samples) > 1)
+    input_numel = layers.direction_count * layers.gates * layers.hidden_size * layers.input_size
+    return replace(
+        program,
+        launches=program.launches + 2 * cells,
+        joins=program.joins + cells,
+        revisited_bytes=program.revisited_bytes + cells * cast_bytes,
+        revisited_set_bytes=program.revisited_set_bytes + cast_bytes,
+        scalar_cycles=STRIDED_COPY_CYCLES * is_copied * steps * input_numel,
+        extra_bytes=program.extra_bytes + 2 * itemsize_bytes * is_copied * steps * input_numel,
+    )
 
 
 def _revisiting_weights(program: Program, call: Call, itemsize_bytes: float) -> Program:
@@ -305,14 +452,19 @@ _ON_CPU: Mapping[str, _Lowering] = {
     **dict.fromkeys((*_BATCH_NORMS, "aten.native_group_norm", *_NORM_GRADIENTS), _norm),
     "aten.convolution_backward": _convolution_backward,
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
-    # An element of a window takes 10 and 5 cycles (`scripts/measure_functions.py`): torch uses SIMD only for
-    # channels-last images.
-    **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), _always(Program(is_scalar=True))),
-    "aten.avg_pool2d": _always(Program(is_scalar=True, flop_ratio=0.5)),
-    # The sums of embedding bags stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`).
-    **dict.fromkeys(aten("_embedding_bag _embedding_bag_forward_only"), _always(Program(flop_ratio=FUSED_FLOP_RATIO))),
+    **dict.fromkeys(_WINDOW_CYCLES, _cpu_pool),
+    # The sums of embedding bags stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`). torch.profiler shows fourteen
+    # small kernels around them: offsets, sizes and means.
+    **dict.fromkeys(
+        aten("_embedding_bag _embedding_bag_forward_only"),
+        _always(Program(launches=15, joins=1.0, flop_ratio=FUSED_FLOP_RATIO)),
+    ),
+    **dict.fromkeys(
+        aten("embedding_dense_backward _embedding_bag_dense_backward _embedding_bag_backward"), _cpu_table_gradient
+    ),
     **dict.fromkeys((*_INPUT_CYCLES, *_OUTPUT_CYCLES), _scalar_loop),
     **dict.fromkeys(aten("sort argsort"), _cpu_sort),
+    **dict.fromkeys(aten("_fft_c2c _fft_r2c _fft_c2r"), _cpu_transform),
     **dict.fromkeys(aten("bernoulli bernoulli_ native_dropout"), _cpu_draw),
     "aten.addmm": _cpu_add_matmul,
     **dict.fromkeys(("attention", "attention_backward"), _cpu_attention),

@@ -15,7 +15,7 @@ import numpy as np
 
 from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
-UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector", "scalar")
+UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector")
 """The units of `Device.peak_flops_per_s`."""
 TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 LOAD_S = 2.6e-7
@@ -24,6 +24,9 @@ million loads in sequence, which gives 236 to 239 ns on an RTX 4090 and 277 to 2
 NHWC_COPY_RATIO = 2.0
 """Time of a transposing 16-bit copy relative to a plain copy: measured on 14 nets with group norms, channels-last, on
 an RTX 3090. The fp32 copies for layer norms in NCHW take as long as plain copies (XCiT and ConvNeXt on two GPUs)."""
+STRIDED_COPY_CYCLES = 6.0
+"""Cycles of a core for each element of a 16-bit copy that reads with a stride. From the weights that a GRU copies (5 to
+6) and the results of a convolution to 256 channels (6) on a Granite Rapids."""
 NEAR_CACHE_SPEEDUP = 2.0
 """Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`, which covers both cache levels."""
 _SMALL_PIECE_COST = 1.2
@@ -93,10 +96,16 @@ class Kernels:
     launches: _Work
     joins: _Work
     """How often all cores of a CPU start and finish together."""
-    library_calls: _Work
-    """Calls into a CPU library."""
-    scalar_cycles: _Work
-    """Cycles of a CPU's loop over single elements, shared by all cores."""
+    nchw_library_calls: _Work
+    """Calls into a CPU library if the images are in NCHW."""
+    nhwc_library_calls: _Work
+    """The same, channels-last."""
+    nchw_scalar_cycles: _Work
+    """Cycles of a CPU's loop over single elements, shared by all cores, if the images are in NCHW."""
+    nhwc_scalar_cycles: _Work
+    """The same, channels-last."""
+    strided_numel: _Work
+    """Elements of NCHW images that a CPU's matrix unit writes channels-last, which torch then copies one at a time."""
     serial_cycles: _Work
     """Cycles of code that runs on one core of a CPU."""
     cast_bytes: _Work
@@ -227,6 +236,8 @@ class Rates:
     """Launch overhead of one kernel."""
     join_s: FloatArray
     library_s: FloatArray
+    strided_cycles: FloatArray
+    """Cycles for an element of `Kernels.strided_numel`."""
     cycle_s: FloatArray
     """Time of a cycle of a CPU's core; 0 on GPUs."""
     overlap_ratio: FloatArray
@@ -273,8 +284,10 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     compute_s = kernels.flops * flop_ratio / (rates.flops_per_s * reached_ratio)
     if kernels.can_winograd.any():
         compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
-    if kernels.scalar_cycles.any():
-        compute_s = compute_s + kernels.scalar_cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
+    if rates.cycle_s.any():  # only CPUs have these
+        cycles = np.where(rates.is_nchw, kernels.nchw_scalar_cycles, kernels.nhwc_scalar_cycles)
+        cycles = cycles + kernels.strided_numel * rates.strided_cycles
+        compute_s = compute_s + cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
     if kernels.nchw_direct_flops.any() or kernels.nhwc_direct_flops.any():
         direct_flops = np.where(rates.is_nchw, kernels.nchw_direct_flops, kernels.nhwc_direct_flops)
         compute_s = np.maximum(compute_s, direct_flops / rates.direct_flops_per_s)
@@ -283,7 +296,8 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s
     if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
-        launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
+        library_calls = np.where(rates.is_nchw, kernels.nchw_library_calls, kernels.nhwc_library_calls)
+        launch_s = launch_s + kernels.joins * rates.join_s + library_calls * rates.library_s
     if kernels.serial_cycles.any():
         launch_s = launch_s + kernels.serial_cycles * rates.cycle_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)

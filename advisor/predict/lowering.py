@@ -8,12 +8,26 @@ import numpy as np
 
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, Number
 from advisor.predict.blocks import part_of
-from advisor.predict.composite_kernels import FUSED_FLOP_RATIO, Program, has_running_statistics, program_of
+from advisor.predict.composite_kernels import (
+    FUSED_FLOP_RATIO,
+    GRAIN_NUMEL,
+    PRODUCT_CALL_CYCLES,
+    Program,
+    has_running_statistics,
+    program_of,
+)
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.kernel_time import TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import MATRIX_FAMILIES, Width, computing_family, unit_of, width_of
 from advisor.predict.products import Product
-from advisor.predict.row_work import RowCounts, RowWork, count_rows, is_vector_attention, refusing_rows
+from advisor.predict.row_work import (
+    RowCounts,
+    RowWork,
+    count_rows,
+    is_constant,
+    is_vector_attention,
+    refusing_rows,
+)
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.prediction import IndexArray
 from advisor.records.workload import Row, Workload
@@ -24,12 +38,21 @@ _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 _EAGER_BY_LIBRARY = ("norm", "pool")
 """Families that a CPU runs by a library call in eager mode (oneDNN or similar code in torch), like convolutions.
 Inductor generates its own code for them."""
+_LAST_LIBRARY_CALLS = 0.67
+"""Overhead of a convolution's call for channels-last images relative to NCHW, for which oneDNN looks up two primitives
+more, which reorder the images (ONEDNN_VERBOSE): 27 and 40 us on a Granite Rapids."""
+_LAPACK_FLOP_RATIO = 8.0
+"""Slowdown of a FLOP in LAPACK on a CPU relative to a large matmul, from systems of 32 and 128 rows on a Granite Rapids
+(`scripts/nets/operators.py`)."""
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Share of grouped convolutions in the FLOP of all convolutions at which Inductor rates both layouts equal."""
+_LEAST_ONEDNN_SIZE = 16**3
+"""Size m n k above which torch multiplies 16-bit matrices with oneDNN (ATen/native/mkldnn/Matmul.cpp)."""
+_CHANNEL_BLOCK = 16.0
+"""Output channels that oneDNN computes together with AVX-512 or AMX, filled up with zeros."""
+_CAST_BYTES = ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"]
 _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
 """Families in which torch splits the elements among a CPU's cores."""
-_GRAIN_NUMEL = 32_768
-"""Up to this number of elements torch uses one core (ATen/Parallel.h: GRAIN_SIZE)."""
 _IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
 """The fp16 precision with the same kernels as a bf16 one; they differ only in the compute unit."""
 
@@ -96,6 +119,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             called = program.launches if is_compiled else program.dispatches
             by = "compiled_" if is_compiled else "backward_" if row.phase == "backward" else ""
             of_step[f"{by}dispatches"] += row.count * (called + cast_count)
+        cast_launches = 0.0 if is_inside else cast_count
         of_step["parameter_bytes"] += row.count * work.parameter_bytes / counts.pass_count
         kernels += _row_kernels(
             work,
@@ -104,7 +128,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             precision=precision,
             is_compiled=is_compiled,
             converts_layout=converts_layout,
-            launches=0.0 if is_inside else program.launches + cast_count,
+            launches=0.0 if is_inside else program.launches,
+            cast_launches=cast_launches,
         )
     return kernels_of(kernels, batch_count=len(counts.batches), transfer_bytes=counts.transfer_bytes, **of_step)
 
@@ -113,6 +138,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
 def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) -> Program:
     """Return the program of a row, which Inductor vectorizes and parallelizes in any layout, without layout copies."""
     program = program_of(work.call, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[work.dtype])
+    if kind == "cpu" and row.family == "linalg":
+        program = replace(program, flop_ratio=_LAPACK_FLOP_RATIO)
     if not is_compiled:
         return program
     is_fused = kind == "cpu" and row.family not in MATRIX_FAMILIES
@@ -123,7 +150,6 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
         nhwc_copied_bytes=0.0,
         scalar_cycles=0.0,
         serial_cycles=0.0,
-        is_scalar=False,
         saves_half_rereads=False,
         flop_ratio=max(program.flop_ratio - 1, 0.0) + FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
     )
@@ -138,9 +164,11 @@ def _row_kernels(
     is_compiled: bool,
     converts_layout: bool,
     launches: Number,
+    cast_launches: Number,
 ) -> list[dict[str, Any]]:
     """Return the terms of a row's kernels: one per matmul, each with its share of the row's FLOP and bytes.
 
+    On a CPU its casts and the functions inside its matmuls are kernels of their own.
     In a recurrent layer the last matmul is that of the state, which reads its weights at every time step.
     """
     row, cost = work.row, work.cost
@@ -149,12 +177,16 @@ def _row_kernels(
     is_channels_last = converts_layout or CHANNELS_LAST in row.attributes
     is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not is_channels_last
     is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not is_compiled))
-    is_repacked = kind == "cpu" and (row.family == "conv" or program.repacks)
+    is_half_product = kind == "cpu" and row.family == "matmul" and work.dtype in _HALF_DTYPES
+    repack_count = 1.0 if kind == "cpu" and (row.family == "conv" or is_half_product) else program.repack_count
+    is_generic_reorder = kind == "cpu" and work.dtype in _HALF_DTYPES
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not is_compiled  # Inductor adds it further on
     read_twice_bytes = program.reread_ratio * work.read_bytes
     moved_bytes = work.compiled_bytes if is_compiled else work.read_bytes + cost.write_bytes
     moved_bytes = moved_bytes + program.extra_bytes + read_twice_bytes
-    own_launches = launches / len(products)
+    cast_bytes = work.parameter_cast_bytes if is_compiled else work.cast_bytes
+    own_launches = (launches if kind == "cpu" else launches + cast_launches) / len(products)
+    of_row = {"row": work.index, "part": part_of(row), "calls": row.count}
 
     def terms(product: Product | None) -> dict[str, Any]:
         def share_of(amount: Number) -> Number:
@@ -163,23 +195,22 @@ def _row_kernels(
 
         family = _family(row, product)
         own_family = product.family if product is not None and product.family else computing_family(row, kind=kind)
-        unit = "scalar" if program.is_scalar else unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
+        unit = unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
         found: dict[str, Any] = {
             "family": family,
             "unit": "vector" if product is not None and product.is_depthwise else unit,
-            "row": work.index,
-            "part": part_of(row),
-            "calls": row.count,
+            **of_row,
             "flops": share_of(cost.flops),
             "nchw_flop_ratio": program.flop_ratio,
             "nhwc_flop_ratio": program.flop_ratio,
             "weight_bytes": share_of(work.parameter_bytes),
             "data_bytes": share_of(moved_bytes),
             "sequential_loads": program.sequential_loads,
-            "scalar_cycles": program.scalar_cycles,
+            "nchw_scalar_cycles": 0.0 if program.has_vectors_nhwc and is_channels_last else program.scalar_cycles,
+            "nhwc_scalar_cycles": 0.0 if program.has_vectors_nhwc else program.scalar_cycles,
             "serial_cycles": program.serial_cycles,
             "launches": own_launches,
-            "cast_bytes": share_of(work.parameter_cast_bytes if is_compiled else work.cast_bytes),
+            "cast_bytes": 0.0 if kind == "cpu" else share_of(cast_bytes),
             "nchw_copied_bytes": program.nchw_copied_bytes,
             "nhwc_copied_bytes": program.nhwc_copied_bytes,
         }
@@ -192,13 +223,20 @@ def _row_kernels(
             joins = own_launches if program.joins is None else program.joins / len(products)
             found["joins"] = joins * _is_joined(work, product, is_compiled=is_compiled)
         if is_by_library:
-            found["library_calls"] = own_launches
+            last_calls = own_launches * (_LAST_LIBRARY_CALLS if row.family == "conv" else 1.0)
+            found["nchw_library_calls"] = last_calls if is_channels_last else own_launches
+            found["nhwc_library_calls"] = last_calls
         if is_transposed and (kind == "cpu" or "depthwise" not in family):
-            found["transposed_bytes"] = share_of(work.image_bytes)
+            found["transposed_bytes"] = share_of(work.image_bytes) * (2.0 if is_generic_reorder else 1.0)
+        if kind == "cpu" and row.family == "conv" and not is_channels_last:
+            found["strided_numel"] = share_of(_image_numel(work))
+        if is_half_product and product is not None:
+            is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
+            found["serial_cycles"] = found["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
         if has_bias:
             found["biased_bytes"] = cost.write_bytes
-        if is_repacked:
-            found["repacked_bytes"] = found["weight_bytes"]
+        if np.any(repack_count):
+            found["repacked_bytes"] = repack_count * found["weight_bytes"]
         if row.family in BY_TOKEN:  # one thread block per token, a row of the result
             result = work.call.outputs[0]
             found["blocks"] = np.maximum(result.numel / result.shape[-1], 1.0)
@@ -210,11 +248,27 @@ def _row_kernels(
         for layout in ("nchw", "nhwc"):
             own_layout = "nhwc" if is_channels_last else layout
             found[f"{layout}_direct_flops"] = found["flops"] * getattr(product, f"{own_layout}_direct_ratio")
+            if kind == "cpu" and family in ("conv", "conv_backward"):
+                blocks = np.ceil(found["n"] / _CHANNEL_BLOCK)
+                found[f"{layout}_flop_ratio"] = program.flop_ratio * blocks * _CHANNEL_BLOCK / found["n"]
             if kind == "gpu" and unit in TENSOR_UNITS:
                 found[f"{layout}_flop_ratio"] = program.flop_ratio * getattr(product, f"{own_layout}_padded_ratio")
         return found
 
-    return [terms(product) for product in products]
+    kernels = [terms(product) for product in products]
+    if kind == "cpu" and np.any(cast_bytes):
+        joins = cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * cast_launches)
+        cast = {"family": "pointwise", "unit": "vector", "flops": cast_bytes / _CAST_BYTES, "data_bytes": cast_bytes}
+        kernels.append({**of_row, **cast, "launches": cast_launches, "joins": joins})
+    if np.any(program.function_flops):
+        kernels.append({**of_row, "family": "softmax", "unit": "vector", "flops": program.function_flops})
+    return kernels
+
+
+def _image_numel(work: RowWork) -> Number:
+    """Return the elements of all results that grow with the batch."""
+    operands = zip(work.row.outputs, work.call.outputs, strict=True)
+    return sum(tensor.numel for operand, tensor in operands if not is_constant(operand))
 
 
 def _is_joined(work: RowWork, product: Product | None, *, is_compiled: bool) -> Number:
@@ -228,7 +282,7 @@ def _is_joined(work: RowWork, product: Product | None, *, is_compiled: bool) -> 
         return 1.0
     read_bytes = work.read_bytes if work.row.family == "reduction" else 0.0
     numel = np.maximum(work.cost.write_bytes, read_bytes) / ITEMSIZE_BYTES[work.dtype]
-    return np.where(numel > _GRAIN_NUMEL, 1.0, 0.0)
+    return np.where(numel > GRAIN_NUMEL, 1.0, 0.0)
 
 
 def _converts_layout(counts: RowCounts) -> bool:

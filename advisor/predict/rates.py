@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
-from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Rates
+from advisor.predict.kernel_time import STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
     REFERENCE_CACHE_BYTES,
@@ -24,7 +24,6 @@ _NO_CORE_LIMIT = np.array(np.inf)
 _JOIN_EXPONENT = 0.7
 """How the cost of a barrier grows with the core count: 1 for a linear barrier, 0 for a tree. The error on CPUs left
 out of the fit is 27 % with either 1 or 0.7 and 31 % with a tree. No measured CPU has more than 14 cores."""
-_SCALAR, _VECTOR = UNITS.index("scalar"), UNITS.index("vector")
 _FP32_UNITS = frozenset({"fp32", "vector"})
 _CACHE_PER_MEMORY = 3.0
 """Assumed bandwidth of the last-level cache relative to memory if none is known: V100 and A100 in published
@@ -45,10 +44,9 @@ class RateTable:
     def at(self, line: IndexArray, *, family: IndexArray, unit: IndexArray, is_nchw: BoolArray) -> Rates:
         """Return the rates of kernels by line, family, unit and layout; the four arguments broadcast.
 
-        In channels-last layout, kernels that are scalar in NCHW use the vector unit, and no image is transposed.
+        In channels-last layout no image is transposed.
         """
-        used = np.where(is_nchw | (unit != _SCALAR), unit, _VECTOR)
-        by_unit = {name: values[line, used] for name, values in self.of_unit.items()}
+        by_unit = {name: values[line, unit] for name, values in self.of_unit.items()}
         by_family = {name: values[line, family] for name, values in self.of_family.items()}
         by_device = {name: values[line] for name, values in self.of_device.items()}
         held = self.of_family["core_bytes_per_s"]
@@ -59,8 +57,8 @@ class RateTable:
             core_bytes_per_s=by_family["core_bytes_per_s"] if np.isfinite(held).any() else _NO_CORE_LIMIT,
             launch_s=by_family["launch_s"],
             transposed_ratio=is_nchw * by_unit["transposed_ratio"],
+            strided_cycles=is_nchw * by_unit["strided_cycles"],
             winograd_speedup=by_unit["winograd_speedup"],
-            depth_ramp=by_unit["depth_ramp"],
             reread_ratio=np.where(is_nchw, 1.0, by_device.pop("nhwc_reread_ratio")),
             **by_device,
         )
@@ -79,9 +77,9 @@ def rate_table(
         return np.array([[getattr(entry, name) for entry in row] for row in entries], dtype=np.float64)[which]
 
     def of_unit(value_of: Callable[..., float]) -> FloatArray:
-        """Return one column per unit; the vector unit is always filled, for kernels that are scalar only in NCHW."""
+        """Return one column per unit, NaN for those that no kernel runs on."""
         table = np.full((len(pairs), len(UNITS)), np.nan)
-        for unit in {*units, _VECTOR}:
+        for unit in units:
             table[:, unit] = [value_of(*pair, unit=UNITS[unit]) for pair in pairs]
         return table
 
@@ -153,17 +151,6 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
     return device.peak_flops_per_s[used] * throttled * clock_ratio * own_ratio
 
 
-def depth_ramp(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """Return the k at which a product reaches half its rate.
-
-    Loading and storing a tile of results takes a matrix unit as long as a vector unit, hence the time of more
-    multiplications.
-    """
-    if not device.has_matrix_unit or unit != "bf16":
-        return efficiency.depth_ramp
-    return efficiency.depth_ramp * device.peak_flops_per_s["bf16"] / device.peak_flops_per_s["vector"]
-
-
 def most_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
     """Return the throughput that no kernel exceeds, infinite after a calibration, which measures the peak itself.
 
@@ -224,6 +211,15 @@ def transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> fl
     return 0.0 if is_taken_as_is else efficiency.nchw_transposed_ratio
 
 
+def strided_cycles(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """Return the cycles of an element in the copy of a convolution's result to NCHW, which only AMX needs.
+
+    OneDNN computes on it channels-last (brgconv), and torch makes the result contiguous. Other units write blocks of
+    channels, which oneDNN itself reorders.
+    """
+    return STRIDED_COPY_CYCLES if device.has_matrix_unit and used_unit(device, unit) == "bf16" else 0.0
+
+
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     """Return the bandwidth of long copies, raised for a large cache, which serves second reads."""
     caught = (device.cache_bytes / REFERENCE_CACHE_BYTES) ** efficiency.cache_exponent if device.cache_bytes else 1.0
@@ -262,7 +258,7 @@ _UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "most_flops_per_s": most_flops_per_s,
     "transposed_ratio": transposed_ratio,
     "winograd_speedup": winograd_speedup,
-    "depth_ramp": depth_ramp,
+    "strided_cycles": strided_cycles,
 }
 _COPIED = {field.name for field in fields(Rates)} - {*_DEVICE_RATES, *_UNIT_RATES, "launch_s"}
 _DEVICE_FIELDS = _COPIED & {field.name for field in fields(Device)}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -11,11 +11,12 @@ import numpy as np
 from advisor.errors import ROW_ERRORS, DocumentError, row_problem
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
+from advisor.predict.composite_kernels import CASTS
 from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype
 from advisor.predict.products import Product, products_of
 from advisor.records.device import CompileMode
 from advisor.records.prediction import FloatArray
-from advisor.records.workload import Operand, Row, Workload
+from advisor.records.workload import Mode, Operand, Row, Workload
 
 _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex128", "complex64"})
 _P = ParamSpec("_P")
@@ -69,7 +70,7 @@ def count_rows(
 ) -> RowCounts:
     """Evaluate the formula of every row once for all batch sizes."""
     rows = (
-        _row_work(row, index=index, batches=batches, width=width, compile_mode=compile_mode)
+        _row_work(row, index=index, batches=batches, width=width, compile_mode=compile_mode, mode=workload.mode)
         for index, row in enumerate(workload.rows)
         if row.family != "view"
     )
@@ -97,10 +98,14 @@ def refusing_rows(function: Callable[Concatenate[Row, _P], _T]) -> Callable[Conc
 
 
 @refusing_rows
-def _row_work(row: Row, *, index: int, batches: FloatArray, width: Width, compile_mode: CompileMode) -> RowWork | None:
+def _row_work(
+    row: Row, *, index: int, batches: FloatArray, width: Width, compile_mode: CompileMode, mode: Mode
+) -> RowWork | None:
     """Return the work of a row, or None if it moves no byte."""
     dtype_of = computed_dtype(width=width, autocast=autocast_of(row.op, row.attributes))
     call = call_at(row, batch=batches, dtype_of=dtype_of)
+    if row.family == "rnn" and width == "autocast":
+        call = replace(call, attributes={**call.attributes, CASTS: "kept" if mode == "training" else "repeated"})
     cost = call_cost(row, call)
     images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
     products = () if is_vector_attention(row) else products_of(call)

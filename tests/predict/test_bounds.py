@@ -60,12 +60,6 @@ def test_no_kernel_exceeds_the_peak_or_the_bandwidth(kind: DeviceKind, choice: P
         clock_ratio = MOST_CLOCK_RATIO if device.exceeds_rated_clock else 1.0
         peaks = [device.peak_flops_per_s[used_unit(device, UNITS[index])] for index in toy.unit[:count]]
         measured_ratio = max(1.0, device.sustained_compute_ratio)  # where the datasheet understates
-        if layout == "nhwc":  # what is scalar in NCHW has vectors
-            vector = device.peak_flops_per_s["vector"]
-            peaks = [
-                max(peak, vector) if UNITS[unit] == "scalar" else peak
-                for peak, unit in zip(peaks, toy.unit, strict=False)
-            ]
         fastest_s = FLOPS / (np.array(peaks) * clock_ratio * measured_ratio)
         assert (times[:count] >= fastest_s * (1 - 1e-9)).all(), device.id
         bandwidth = device.memory_bytes_per_s * max(1.0, device.sustained_memory_ratio) * MOST_CAUGHT_RATIO

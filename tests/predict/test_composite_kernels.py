@@ -6,7 +6,7 @@ import pytest
 
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
-from advisor.predict.composite_kernels import Program, program_of
+from advisor.predict.composite_kernels import CASTS, Program, program_of
 from advisor.records.device import DeviceKind
 from advisor.records.workload import Row
 from tests.predict.toys import operand, row
@@ -14,8 +14,8 @@ from tests.predict.toys import operand, row
 BATCHES = np.array([1.0, 2.0])
 
 
-def program(toy: Row, kind: DeviceKind) -> Program:
-    return program_of(call_at(toy, batch=BATCHES), kind=kind, itemsize_bytes=4.0)
+def program(toy: Row, kind: DeviceKind, *, itemsize_bytes: float = 4.0) -> Program:
+    return program_of(call_at(toy, batch=BATCHES), kind=kind, itemsize_bytes=itemsize_bytes)
 
 
 def attention_row(op: str = "attention", *, dropout_ratio: float) -> Row:
@@ -55,10 +55,49 @@ def test_attention_is_fused_on_a_gpu_with_and_without_dropout() -> None:
         assert program(attention_row(dropout_ratio=dropout_ratio), "gpu") == Program()
 
 
-def test_a_short_sequence_leaves_a_query_much_to_do_beside_its_products_on_a_cpu() -> None:
-    """A softmax of 10 keys takes as long as products with 55 more."""
+def test_a_score_of_attention_takes_a_cpu_an_exponential_beside_its_products() -> None:
     for op in ("attention", "attention_backward"):
-        assert program(attention_row(op, dropout_ratio=0.0), "cpu").flop_ratio == pytest.approx(1 + 55 / 10)
+        found = program(attention_row(op, dropout_ratio=0.0), "cpu")
+        # 12 heads x 10 queries x 10 keys per sample; exp() takes as long as 10 additions, and 3 are beside it.
+        assert np.asarray(found.function_flops).tolist() == [13 * 1200, 13 * 2400]
+        assert found.flop_ratio == 1
+
+
+def test_a_causal_mask_skips_blocks_of_512_keys_on_a_cpu() -> None:
+    def causal(length: int) -> Program:
+        heads = operand((0.0, 1.0), 12, length, 64)
+        attributes = {"causal": True, "dropout_ratio": 0.0}
+        return program(
+            row("attention", (heads, heads, heads), (heads,), family="attention", attributes=attributes), "cpu"
+        )
+
+    # The half that is counted is doubled for one block. Of two blocks a query takes 1.5 on average, of four 2.5.
+    assert [causal(length).flop_ratio for length in (256, 512, 1024, 2048)] == [2, 2, 1.5, 1.25]
+    assert np.asarray(causal(1024).function_flops).tolist()[0] == 13 * 12 * 1024 * 768
+
+
+def test_gradients_of_attention_in_16_bits_are_products_of_blocks_by_onednn() -> None:
+    heads = operand((0.0, 1.0), 12, 200, 64)
+    attributes = {"causal": False, "dropout_ratio": 0.0}
+    toy = row("attention_backward", (heads, heads, heads, heads), (heads,), family="attention", attributes=attributes)
+    # Blocks of 64 of 200 queries: 4 for each of 12 heads, with 6 products each.
+    assert np.asarray(program(toy, "cpu", itemsize_bytes=2).scalar_cycles).tolist() == [288 * 60_000, 576 * 60_000]
+    assert not np.any(program(toy, "cpu").scalar_cycles)
+
+
+def test_the_dense_gradient_of_a_table_is_read_before_it_is_written_and_a_bag_sorts_first() -> None:
+    table, indices = operand(1000, 64), operand((0.0, 8.0), dtype="int64")
+    dense = row("aten.embedding_dense_backward", (operand((0.0, 8.0), 64), indices), (table,), family="embedding")
+    bag = replace(dense, op="aten._embedding_bag_dense_backward")
+    assert program(dense, "cpu").extra_bytes == program(bag, "cpu").extra_bytes == 4 * 64_000
+    # 8 log2 8 and 16 log2 16 comparisons of 13.5 cycles
+    assert np.asarray(program(bag, "cpu").serial_cycles).tolist() == [13.5 * 24, 13.5 * 64]
+
+
+def test_a_fourier_transform_plans_every_length_on_one_core_of_a_cpu() -> None:
+    images = operand((0.0, 1.0), 64, 32)
+    toy = row("aten._fft_r2c", (images,), (images,), family="fft", attributes={"dim": [1, 2]})
+    assert program(toy, "cpu").serial_cycles == 40 * (64 + 32)
 
 
 def test_functions_take_a_cpu_as_long_as_many_additions_and_a_gpu_as_one() -> None:
@@ -126,14 +165,15 @@ def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu(
         ("aten.upsample_bicubic2d", 27 * 8 * 14 * 14),
         ("aten.where", 15 * 8 * 14 * 14),
         ("aten.var", 20 * 8 * 7 * 7),  # for each input
-        ("aten.sort", 27 * 8 * 7 * 7 * np.log2(7)),  # for each of the n log2 n comparisons along the last dimension
+        ("aten.sort", 13.5 * 8 * 7 * 7 * np.log2(7)),  # for each of the n log2 n comparisons along the last dimension
     ],
 )
 def test_a_cpu_takes_some_elements_one_at_a_time(op: str, cycles: float) -> None:
-    small, large = operand((0.0, 1.0), 8, 7, 7), operand((0.0, 1.0), 8, 14, 14)
-    toy = row(op, (small,), (large,), family="pointwise")
-    assert np.asarray(program(toy, "cpu").scalar_cycles).tolist() == pytest.approx([cycles, 2 * cycles])
-    assert not np.any(program(toy, "gpu").scalar_cycles)
+    small, large = operand((0.0, 20.0), 8, 7, 7), operand((0.0, 20.0), 8, 14, 14)  # 31,360 elements of a sample
+    found = program(row(op, (small,), (large,), family="pointwise"), "cpu")
+    assert np.asarray(found.serial_cycles).tolist() == pytest.approx([20 * cycles, 0])  # few run on one core
+    assert np.asarray(found.scalar_cycles).tolist() == pytest.approx([0, 40 * cycles])
+    assert program(row(op, (small,), (large,), family="pointwise"), "gpu").scalar_cycles == 0
 
 
 def test_a_cpu_draws_random_numbers_on_one_core() -> None:
@@ -213,9 +253,46 @@ def test_a_cpu_runs_an_lstm_in_one_operator_per_layer_and_a_gru_step_by_step() -
     assert (lstm.launches, gru.launches) == (2, 2 * 12 * 5)
     # In each of 2 layers all cores meet after the product and the gates of 5 steps; a GRU after the product.
     assert (lstm.joins, gru.joins) == (2 * 2 * 5, 2 * 5)
-    assert (lstm.repacks, gru.repacks) == (True, False)
+    assert (lstm.repack_count, gru.repack_count, gru.serial_cycles) == (1, 0, 0)
+    assert program(rnn_row("rnn_backward", mode="gru"), "cpu").launches == 2 * 35 * 5
     # 4 of 5 steps in 2 layers read 4 gates (a GRU has 3) x 32 x 32 recurrent weights of 4 bytes again.
     assert (lstm.revisited_bytes, gru.revisited_bytes) == (2 * 4 * 4096 * 4, 2 * 4 * 3072 * 4)
+
+
+def test_autocast_casts_the_state_of_a_gru_at_every_step_and_its_weights_again_in_inference() -> None:
+    kept, again = (
+        program(rnn_row(mode="gru", **{CASTS: how}), "cpu", itemsize_bytes=2) for how in ("kept", "repeated")
+    )
+    plain = program(rnn_row(mode="rnn_tanh", **{CASTS: "kept"}), "cpu", itemsize_bytes=2)
+    # 2 layers of 5 steps: 12 operators of a cell and 4 casts, then a weight and a bias.
+    assert (kept.launches, plain.launches, again.launches) == (10 * 16, 10 * 4, 10 * 18)
+    assert again.joins == 10 + kept.joins
+    assert again.revisited_bytes - kept.revisited_bytes == 10 * 3072 * (4 + 2)
+    assert not np.any(again.scalar_cycles)  # inputs whose first dimension is the steps are one matrix
+
+
+def test_autocast_copies_a_recurrent_layers_weights_for_every_step_of_a_batch_first_input_in_inference() -> None:
+    source, result = operand((0.0, 1.0), 5, 16), operand((0.0, 1.0), 5, 32)
+    toy = replace(rnn_row(mode="gru", batch_first=True, **{CASTS: "repeated"}), inputs=(source,), outputs=(result,))
+    # 5 steps x 96 x 16 weights of the first layer, 6 cycles each, read and written in 2 bytes. One sample is a matrix.
+    copied = program(toy, "cpu", itemsize_bytes=2)
+    assert np.asarray(copied.scalar_cycles).tolist() == [0, 6 * 7680]
+    assert np.asarray(copied.extra_bytes).tolist() == [0, 2 * 2 * 7680]
+    assert not np.any(program(replace(toy, attributes=toy.attributes | {CASTS: "kept"}), "cpu").scalar_cycles)
+
+
+def test_weight_gradients_are_summed_step_by_step_but_those_of_an_lstm_in_fp32() -> None:
+    def summed_bytes(mode: str, itemsize_bytes: float) -> float:
+        """Beyond the recurrent weights, which 4 of 5 steps read again, twice in each of 2 layers."""
+        found = program(rnn_row("rnn_backward", mode=mode), "cpu", itemsize_bytes=itemsize_bytes)
+        weights_numel = (4 if mode == "lstm" else 3) * 32 * 32
+        return float(found.revisited_bytes - 2 * 2 * 4 * weights_numel * itemsize_bytes)
+
+    # Written, read with the sum and the sum written: 4 passes over 3 x 32 x 32 elements, in 10 cells.
+    assert summed_bytes("gru", 4) == 10 * 4 * 3072 * 4
+    # The sums in fp32 of 4 x 32 x (16 + 32) and 4 x 32 x (32 + 32) weights are read and written in 5 steps.
+    assert summed_bytes("lstm", 2) == 5 * 2 * (6144 + 8192) * 4
+    assert summed_bytes("lstm", 4) == 0
 
 
 @pytest.mark.parametrize(("op", "flop_ratio"), [("aten.silu", 5.0), ("aten.silu_", 5.0), ("aten.relu_", 1.0)])

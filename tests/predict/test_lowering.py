@@ -224,12 +224,17 @@ def test_a_cpu_transposes_the_images_of_every_convolution_unless_it_is_compiled(
 
 
 def test_a_cpu_calls_a_library_for_convolutions_and_in_eager_mode_for_norms_and_pools() -> None:
+    """The call of a convolution has less overhead for channels-last images."""
     images = operand((0.0, 1.0), 3, 10, 10)
-    norm = row("aten.native_layer_norm", (images,), (images,), family="norm")
-    toy = workload(conv_row(), norm, row("aten.relu", (images,), (images,), family="pointwise"))
-    assert lowered(toy, kind="cpu").library_calls[:, 0].tolist() == [1, 1, 0]
-    assert lowered(toy, kind="cpu", compile_mode="compile").library_calls[:, 0].tolist() == [1, 0, 0]
-    assert not lowered(toy).library_calls.any()
+    toy = workload(conv_row(), row("aten.native_layer_norm", (images,), (images,), family="norm"))
+
+    def calls(**options: Any) -> list[list[float]]:
+        found = lowered(toy, **options)
+        return [found.nchw_library_calls[:, 0].tolist(), found.nhwc_library_calls[:, 0].tolist()]
+
+    assert calls(kind="cpu") == [[1, 1], [0.67, 1]]
+    assert calls(kind="cpu", compile_mode="compile") == [[0.67, 0], [0.67, 0]]
+    assert calls() == [[0, 0], [0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -293,9 +298,14 @@ def test_pools_take_a_cpu_one_element_after_the_other_unless_they_are_compiled()
     images, pooled = operand((0.0, 1.0), 8, 8, 8), operand((0.0, 1.0), 8, 4, 4)
     pool = row("aten.max_pool2d", (images,), (pooled,), family="pool", attributes={"kernel_size": (2, 2)})
     toy = workload(pool)
-    assert UNITS[lowered(toy, kind="cpu").unit[0]] == "scalar"
-    assert UNITS[lowered(toy, kind="cpu", compile_mode="compile").unit[0]] == "vector"
-    assert UNITS[lowered(toy, kind="gpu").unit[0]] == "vector"
+    kernels = lowered(toy, kind="cpu", batches=np.array([1.0, 2.0]))
+    # 11 cycles for each of 2 x 2 elements of 8 x 4 x 4 windows per sample; channels-last images take vectors.
+    assert (kernels.nchw_scalar_cycles.tolist(), kernels.nhwc_scalar_cycles.any()) == ([[5632, 11264]], False)
+    last = workload(replace(pool, attributes=pool.attributes | {CHANNELS_LAST: True}))
+    for other in (last, toy):
+        mode: CompileMode = "eager" if other is last else "compile"
+        assert not lowered(other, kind="cpu", compile_mode=mode).nchw_scalar_cycles.any()
+    assert not lowered(toy, kind="gpu").nchw_scalar_cycles.any()
 
 
 def test_a_fused_function_costs_less_than_the_same_by_itself_and_an_addition_next_to_nothing() -> None:

@@ -8,10 +8,10 @@ import pytest
 from advisor.predict.kernel_time import UNITS, Rates
 from advisor.predict.rates import (
     cache_bytes_per_s,
-    depth_ramp,
     join_s,
     launch_s,
     rate_table,
+    strided_cycles,
     sustained_bytes_per_s,
     sustained_flops_per_s,
     transposed_ratio,
@@ -120,14 +120,13 @@ def test_narrow_tensor_cores_reach_more_of_their_peak() -> None:
     assert sustained_flops_per_s(own, fit, unit="fp32") == sustained_flops_per_s(device(), fit, unit="fp32")
 
 
-def test_a_matrix_unit_reaches_less_of_its_peak_and_needs_a_deeper_product() -> None:
+def test_a_matrix_unit_reaches_less_of_its_peak_and_leaves_images_that_torch_copies() -> None:
     own = device(kind="cpu", has_matrix_unit=True, peak_flops_per_s={"fp32": 1e12, "vector": 1e12, "bf16": 16e12})
-    fit = efficiency(matrix_unit_ratio=0.25, depth_ramp=4.0)
+    fit = efficiency(matrix_unit_ratio=0.25)
     assert sustained_flops_per_s(own, fit, unit="bf16") == pytest.approx(4e12)
     assert sustained_flops_per_s(own, fit, unit="vector") == pytest.approx(1e12)
-    # 16 times as many multiplications in the time of everything else
-    assert (depth_ramp(own, fit, unit="bf16"), depth_ramp(own, fit, unit="vector")) == (64.0, 4.0)
-    assert depth_ramp(replace(own, has_matrix_unit=False), fit, unit="bf16") == 4.0
+    assert (strided_cycles(own, fit, unit="bf16"), strided_cycles(own, fit, unit="vector")) == (6, 0)
+    assert strided_cycles(replace(own, has_matrix_unit=False), fit, unit="bf16") == 0
 
 
 def test_other_instructions_are_in_the_way_of_products_in_fp32_alone() -> None:
@@ -227,17 +226,6 @@ def test_more_cores_take_longer_to_start_and_end_together() -> None:
     assert launch_s(device(kind="gpu", host_time_ratio=1.5), fit) == 2e-6  # the GPU's own
     devices = [device(core_count=1), device(core_count=4)]
     assert rates(devices, [fit, fit]).join_s[:, 0, 0].tolist() == pytest.approx([0, 1.639e-6], rel=1e-4)
-
-
-def test_images_in_channels_last_are_pooled_by_vectors() -> None:
-    own = device(peak_flops_per_s={"vector": 8e9, "fp32": 8e9, "scalar": 1e9})
-
-    def pooled_per_s(layout: Layout) -> float:
-        scalar = np.array([UNITS.index("scalar")])
-        found = rates_of([own], [efficiency()], families=("pool",), family=np.array([0]), unit=scalar, layout=layout)
-        return float(found.flops_per_s.item())
-
-    assert (pooled_per_s("nchw"), pooled_per_s("nhwc")) == (1e9, 8e9)
 
 
 def test_what_a_family_takes_beside_its_work_is_its_own_where_it_was_measured() -> None:

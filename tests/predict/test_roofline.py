@@ -123,7 +123,7 @@ def test_a_slower_host_takes_longer_for_everything_but_the_work() -> None:
         data_bytes=[[0.0]],
         dispatches=np.array([100.0]),
         launches=np.array([[10.0]]),
-        library_calls=np.array([[2.0]]),
+        nchw_library_calls=np.array([[2.0]]),
     )
     fit = efficiency(kind="cpu", dispatch_s=0.005, launch_s=0.01, library_s=0.1)
 
