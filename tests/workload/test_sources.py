@@ -19,10 +19,7 @@ from torch import nn
 
 from advisor.workload.sources.live import load_live
 
-SOURCE = {
-    "usage": "toy:WIDTH",
-    "scheme": "toy",
-}
+SOURCE = {"usage": "toy:WIDTH", "scheme": "toy"}
 
 
 def load(reference, *, mode, specs, attention="auto"):

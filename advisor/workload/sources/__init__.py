@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.workload.loaded import LoadedModel
     from advisor.workload.sources.language_model import LanguageModel
 
-_SOURCE_LITERAL = re.compile(r"^SOURCE = (\{.*?^\})", re.MULTILINE | re.DOTALL)
+_SOURCE_LITERAL = re.compile(r"^SOURCE = (\{.*?\})$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
