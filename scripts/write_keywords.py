@@ -55,7 +55,7 @@ def _type(field: Field[Any]) -> str:
         return f"{one} | Sequence[{one}]"
     if choices := get_args(item):
         return f"Literal[{', '.join(map(json.dumps, choices))}]"
-    names = {int: "int | str", float: "float | str", str: "str"}[item]
+    names = {int: "int | str", str: "str"}.get(item, "float | str")  # a time, or a limit on one
     if metavar.startswith("N|"):
         names = "int | str"
     if metavar == "DIR":

@@ -21,15 +21,16 @@ from advisor.predict.capability import fleet_of
 from advisor.question.record import Question
 from advisor.records.answer import Alternative, AlternativeKind, JobLimits, Quote
 from advisor.records.flag_values import flag_name
-from advisor.records.options import Objective, Options
+from advisor.records.options import Objective, Options, Statistic, TimeLimit
 from advisor.scale.predict_on_all import predict_with_growing_batches
 
-_LIMITS = [one.metadata["option"] for one in fields(JobLimits)]
+_LIMITS = list(dict.fromkeys(one.metadata["option"] for one in fields(JobLimits)))
 """The options that are limits."""
 _SELECTIONS = ("provider", "region", "tier", "device", "arch", "instance", "gpus", "max_gpus")
 """Flags that leave offers out."""
 _SIZES = ("epochs", "samples", "steps", "tokens", "requests_per_day", "requests_per_second")
 _MOST_MACHINES = 32
+_PERCENTILES: tuple[Statistic, ...] = ("p50", "p99")
 _SLACK = 1.1
 """Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen."""
 _TRIES = 4
@@ -174,16 +175,19 @@ def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_
 
 def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
     """Yield the tightest value of this limit, of a few digits, with which some offer keeps all the others."""
-    without = _with(options, name, None)
+    without, given = _with(options, name, None), getattr(options, name)
     if name in _OF_A_STEP and not options.batch.strip():
         without = replace(without, batch="1")  # the batch with the shortest step
     quotes = ask(without)
     if not quotes:
         return
     is_least = name == "min_throughput"
-    amount = (max if is_least else min)(_AMOUNTS[name](quote) for quote in quotes)
+    of = given.of if isinstance(given, TimeLimit) else "mean"
+    amount = (max if is_least else min)(_AMOUNTS[name, of](quote) for quote in quotes)
     for _ in range(_TRIES):
-        text, value = _typed(name, amount, is_least=is_least)
+        text, number = _typed(name, amount, is_least=is_least)
+        value = replace(given, seconds=number) if isinstance(given, TimeLimit) else number
+        text = text if of == "mean" else f"{of}:{text}"
         if ask(_with(options, name, value)):
             yield f"{flag_name(name)} {text}", {name: value}
             return
@@ -201,19 +205,23 @@ def _typed(name: str, amount: float, *, is_least: bool) -> tuple[str, float]:
     return text, units.parse_duration_s(text) if unit else float(text)
 
 
-def _of_tokens(quote: Quote, name: str) -> float:
-    return math.inf if quote.tokens is None else float(getattr(quote.tokens, name).mid)
+def _of_tokens(name: str) -> Callable[[Quote], float]:
+    def amount(quote: Quote) -> float:
+        found = None if quote.tokens is None else getattr(quote.tokens, name)
+        return math.inf if found is None else float(getattr(found, "mid", found))
+
+    return amount
 
 
-_AMOUNTS: Mapping[str, Callable[[Quote], float]] = {
-    "deadline": lambda quote: quote.job_s.mid,
-    "max_usd": lambda quote: quote.job_usd.mid,
-    "max_hourly": lambda quote: quote.usd_per_hour * quote.instance_count,
-    "max_latency": lambda quote: quote.step_s.mid,
-    "p99": lambda quote: quote.step_s.mid,
-    "min_throughput": lambda quote: quote.samples_per_s,
-    "max_ttft": lambda quote: _of_tokens(quote, "ttft_s"),
-    "max_tpot": lambda quote: _of_tokens(quote, "tpot_s"),
+_AMOUNTS: Mapping[tuple[str, Statistic], Callable[[Quote], float]] = {
+    ("deadline", "mean"): lambda quote: quote.job_s.mid,
+    ("max_usd", "mean"): lambda quote: quote.job_usd.mid,
+    ("max_hourly", "mean"): lambda quote: quote.usd_per_hour * quote.instance_count,
+    ("max_latency", "mean"): lambda quote: quote.step_s.mid,
+    ("p99", "mean"): lambda quote: quote.step_s.mid,
+    ("min_throughput", "mean"): lambda quote: quote.samples_per_s,
+    **{(f"max_{name}", "mean"): _of_tokens(f"{name}_s") for name in ("ttft", "tpot")},
+    **{(f"max_{name}", of): _of_tokens(f"{name}_{of}_s") for name in ("ttft", "tpot") for of in _PERCENTILES},
 }
 """The amount of a quote that each limit bounds. For a latency it is the step alone, which no change can go below."""
 _OF_A_STEP = ("max_latency", "p99", "max_ttft", "max_tpot")

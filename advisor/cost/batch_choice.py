@@ -7,8 +7,9 @@ import numpy as np
 
 from advisor.cost.limits import Limit, keeps_all, step_limits
 from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, server_counts
+from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits
 from advisor.records.answer import Job
-from advisor.records.prediction import BoolArray, IndexArray, Predictions
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 
 TOLERATED_RATIO = 1.02
 """Cost of a smaller batch over that of the cheapest one up to which it is preferred: far less than the error of any
@@ -21,12 +22,14 @@ KNEE_RATIO = 1.05
 class BatchChoice:
     """The index of the batch chosen for each device, (devices,), and the limits that it keeps.
 
-    `is_possible` is False for a device on which no batch fits in memory and within the limits.
+    `is_possible` is False for a device on which no batch fits in memory and within the limits. `fewest`
+    are the machines that keep limits on percentiles of a served language model's times; None without such limits.
     """
 
     index: IndexArray
     is_possible: BoolArray
     limits: list[Limit]
+    fewest: FewestMachines | None = None
 
 
 def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
@@ -61,7 +64,42 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
         fewest = counts <= TOLERATED_RATIO * counts.min(axis=1, keepdims=True)
         latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
         index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
+        if percentile_limits(job):
+            return _within_percentiles(predictions, counts, index=index, allowed=allowed, limits=limits, job=job)
     return BatchChoice(index=index, is_possible=is_possible, limits=limits)
+
+
+def _within_percentiles(
+    predictions: Predictions,
+    counts: FloatArray,
+    *,
+    index: IndexArray,
+    allowed: BoolArray,
+    limits: list[Limit],
+    job: Job,
+) -> BatchChoice:
+    """Choose the batch that needs the fewest machines of two: that at `index`, which the load alone would choose, and
+    the largest that keeps the limits even with all of its requests in flight.
+
+    `counts` are the machines that the load needs, (devices, batches).
+    """
+    tokens, asked = predictions.tokens, percentile_limits(job)
+    safe = allowed.copy()
+    for limit in asked:
+        if tokens is not None and limit.name in ("first_s", "between_s"):
+            safe &= getattr(tokens, limit.name) <= limit.most_s
+    largest = safe.shape[1] - 1 - safe[:, ::-1].argmax(axis=1)
+    candidates = np.stack([index, np.where(safe.any(axis=1), largest, index)])
+    devices = np.arange(len(index))
+    found = fewest_machines(predictions, candidates, least=counts[devices, candidates], job=job)
+    shape = predictions.step_s.shape
+    for limit in asked:
+        needed = getattr(found.times, limit.name)[limit.tail][:, np.newaxis]
+        available = np.full(shape, limit.most_s)
+        limits.append(Limit(code=limit.code, needed=np.broadcast_to(needed, shape), available=available))
+    return BatchChoice(
+        index=candidates[found.candidate, devices], is_possible=np.isfinite(found.counts), limits=limits, fewest=found
+    )
 
 
 def _knee(predictions: Predictions, allowed: BoolArray) -> IndexArray:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import cast
+from typing import Any, cast
 
 from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
@@ -93,8 +93,17 @@ def job_of(
         loader_s_per_sample=options.loader_s_per_sample,
         loader_workers=options.loader_workers,
         objective=options.objective,
-        limits=JobLimits(**{one.name: getattr(options, one.metadata["option"]) for one in fields(JobLimits)}),
+        limits=_limits(options),
     )
+
+
+def _limits(options: Options) -> JobLimits:
+    values: dict[str, Any] = {}
+    for one in fields(JobLimits):
+        value, part = getattr(options, one.metadata["option"]), one.metadata["part"]
+        if value is not None:
+            values[one.name] = getattr(value, part) if part else value
+    return JobLimits(**values)
 
 
 def _own_precision(script: Script) -> str:
@@ -160,6 +169,13 @@ def _check_latency(options: Options, *, is_served: bool) -> None:
     is_sized = any(getattr(options, name) is not None for name in _SIZES)
     if options.p99 is not None and (options.mode == "training" or (is_sized and not is_service)):
         raise UsageError("--p99: only the requests of a service wait in a queue", hint="give --requests-per-second N")
+    for name in ("max_ttft", "max_tpot"):
+        limit = getattr(options, name)
+        if limit is not None and limit.of != "mean" and not is_service:
+            raise UsageError(
+                f"{flag_name(name)} {limit.of}: percentiles are of the requests of a service",
+                hint=f"give --requests-per-second N, or a limit on the mean: {flag_name(name)} {limit.seconds:g}s",
+            )
     if options.max_latency is not None and is_service and not is_served:
         raise UsageError(
             "--max-latency: the requests of a service also wait in a queue", hint=f"use --p99 {options.max_latency:g}s"

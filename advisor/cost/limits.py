@@ -33,15 +33,16 @@ def step_limits(
 ) -> list[Limit]:
     """Return the limits on a step that are set, for steps of `step_s`, (devices, batches).
 
+    Limits on percentiles of a served language model's times are left to `token_queue`.
     `tokens` are the token times of LLM serving, and `servers` the `server_counts` of an instance.
     """
     limits, nothing = job.limits, np.zeros_like(step_s)
     found: list[tuple[RejectionCode, float | None, FloatArray]] = [
         ("over-latency", limits.max_latency_s, _latency_s(step_s, tokens, job=job)),
-        ("over-ttft", limits.max_ttft_s, tokens.first_s if tokens else nothing),
-        ("over-tpot", limits.max_tpot_s, tokens.between_s if tokens else nothing),
+        ("over-ttft", limits.max_ttft_s if limits.ttft_of == "mean" else None, tokens.first_s if tokens else nothing),
+        ("over-tpot", limits.max_tpot_s if limits.tpot_of == "mean" else None, tokens.between_s if tokens else nothing),
     ]
-    if job.requests_per_day is not None and limits.p99_s is not None:
+    if job.requests_per_day is not None and limits.p99_s is not None and job.generation is None:
         found.append(("over-p99", limits.p99_s, least_p99_s(step_s, batch=batches, servers=servers, job=job)))
     set_limits = _set_limits(found, shape=step_s.shape)
     if limits.min_samples_per_s is not None:

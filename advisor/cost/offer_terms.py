@@ -23,7 +23,8 @@ class OfferTerms:
     start-up time comes from other clouds; `software_s` and `weights_s` are parts of it. `wait_s`, `quota_instances`
     (infinite without a quota) and tax come from the user's overlay, as storage and egress may. `machine_count` is the
     number of machines that run the job together; for a service the load decides that instead, and `server_count` is the
-    number of batches that a machine works on at a time. A service pays for no start-up; its `start_up_s` is that of one
+    number of batches that a machine works on at a time, and `least_count` the fewest machines that keep limits on
+    percentiles of tokens. A service pays for no start-up; its `start_up_s` is that of one
     more instance.
     """
 
@@ -44,6 +45,7 @@ class OfferTerms:
     quota_instances: FloatArray
     machine_count: FloatArray
     server_count: FloatArray
+    least_count: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
         """Return the terms of the offers at these indices."""
@@ -97,6 +99,7 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         quota_instances=column(lambda one: one.offer.quota_instances, without=np.inf),
         machine_count=np.ones(len(priced)),
         server_count=np.ones(len(priced)),
+        least_count=np.ones(len(priced)),
     )
 
 

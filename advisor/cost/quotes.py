@@ -9,11 +9,13 @@ import numpy as np
 
 from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
 from advisor.cost.coverage import commitment_usd, coverage
+from advisor.cost.engine_queue import QueueTimes
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.leading import may_lead, purchases_of, trial_usd
 from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.service import P50_TAIL, P99_TAIL, SECONDS_PER_HOUR, latencies_s
 from advisor.cost.start_up import joint_ends
+from advisor.cost.token_queue import is_queued, times_at
 from advisor.cost.token_quotes import token_quote
 from advisor.records.answer import BOUNDS, Z_90, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
@@ -27,7 +29,8 @@ from advisor.records.scale import Plan
 class CostedOffers:
     """Offers with all their numbers as arrays of (offers,). `device` is an index, -1 for none.
 
-    `time_s` is the time that the ranking by time uses: `ranked_time_s`.
+    `time_s` is the time that the ranking by time uses: `ranked_time_s`. `queued` are the times of a served language
+    model's requests on each device, (tails, devices), where the choice of batches has found them.
     """
 
     priced: Sequence[PricedOffer]
@@ -36,6 +39,7 @@ class CostedOffers:
     terms: OfferTerms
     costs: JobCosts
     time_s: FloatArray
+    queued: QueueTimes | None = None
 
 
 def ranked_time_s(
@@ -64,10 +68,19 @@ def quotes_of(
     ends = _costs_at_ends(step_s, batch_sizes=batch_sizes, terms=terms, job=job)
     step_usd = np.stack([one.job_usd for one in (mid, low, high)])
     time_s = np.stack([one.job_s for one in (mid, low, high)])
+    queued = None
+    if costed.queued is not None:
+        queued = costed.queued.of(devices)
+    elif is_queued(job):
+        queued = times_at(predictions, devices, batches, instance_counts=mid.instance_count, job=job)
     if job.requests_per_day is not None:
         p50_s, p99_s = (
-            ranked_time_s(mid, step_s[0], batch=batch_sizes, terms=terms, job=job, tail=tail)
-            for tail in (P50_TAIL, P99_TAIL)
+            queued.whole_s
+            if queued
+            else (
+                ranked_time_s(mid, step_s[0], batch=batch_sizes, terms=terms, job=job, tail=tail)
+                for tail in (P50_TAIL, P99_TAIL)
+            )
         )
         time_s = p99_s * step_s / step_s[0]  # the ends of the step's time at the same number of instances
     job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, *ends)]) for name in ("job_s", "job_usd"))
@@ -181,7 +194,12 @@ def quotes_of(
                 if plan is None or predictions.scaling is None
                 else float(predictions.scaling.efficiency_ratio[at]),
                 tokens=token_quote(
-                    predictions, *at, step_s=step_s[:, place], job_usd=float(job_usd[0, place]), job=job
+                    predictions,
+                    *at,
+                    step_s=step_s[:, place],
+                    job_usd=float(job_usd[0, place]),
+                    job=job,
+                    queued=queued.at(place) if queued else {},
                 ),
                 job_parts_usd=CostParts(
                     **{part.name: float(getattr(mid, f"{part.name}_usd")[place]) for part in fields(CostParts)}

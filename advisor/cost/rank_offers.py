@@ -13,6 +13,7 @@ from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
 from advisor.cost.selection import Selection
 from advisor.cost.service import server_counts
+from advisor.cost.token_queue import is_queued, times_at
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
@@ -96,15 +97,26 @@ def cost_offers(
     if job.requests_per_day is not None:
         servers = server_counts(predictions, job=job)[fleet.device_index, batch_index]
         terms = replace(terms, server_count=servers)
+    if choice.fewest is not None:
+        terms = replace(terms, least_count=np.append(choice.fewest.counts, np.inf)[fleet.device_index])
     batch = predictions.batches[batch_index]
     costs = cost_job(step_s, batch=batch, terms=terms, job=job)
+    time_s = ranked_time_s(costs, step_s, batch=batch, terms=terms, job=job)
+    if choice.fewest is not None:
+        time_s = np.append(choice.fewest.times.whole_s[-1], np.inf)[fleet.device_index]
+    elif job.objective != "cost" and is_queued(job):
+        some = np.flatnonzero(np.isfinite(costs.instance_count))
+        at = fleet.device_index[some], batch_index[some]
+        queued = times_at(predictions, *at, instance_counts=costs.instance_count[some], job=job)
+        time_s[some] = queued.whole_s[-1]
     return CostedOffers(
         priced=priced,
         device=fleet.device_index,
         batch_index=batch_index,
         terms=terms,
         costs=costs,
-        time_s=ranked_time_s(costs, step_s, batch=batch, terms=terms, job=job),
+        time_s=time_s,
+        queued=choice.fewest.times if choice.fewest else None,
     )
 
 

@@ -49,14 +49,15 @@ def instance_counts(step_s: FloatArray, *, batch: IndexArray | FloatArray, serve
     """Return the fewest instances that keep the largest utilization and the limit on the 99th percentile.
 
     `servers` are the `server_counts` of an instance. The arrays have the shape of `step_s`, whose infinite times need
-    an infinite number. If even `MOST_SPARE` times the fewest break the limit, only the utilization counts.
+    an infinite number. If even `MOST_SPARE` times the fewest break the limit, only the utilization counts. So it does
+    for a served language model, whose limits `token_queue` keeps.
     """
     is_possible = np.isfinite(step_s)
     possible_s = np.where(is_possible, step_s, 1.0)
     # A load that fills its instances exactly must not need one more because of rounding.
-    counts = np.ceil(_requests_per_s(job) / job.max_utilization * possible_s / batch * (1 - 1e-12))
+    counts = np.ceil(requests_per_s(job) / job.max_utilization * possible_s / batch * (1 - 1e-12))
     limit_s = job.limits.p99_s
-    if limit_s is not None:
+    if limit_s is not None and job.generation is None:
         counts = _counts_within(limit_s, possible_s, batch=batch, servers=servers, least=counts, job=job)
     return np.where(is_possible, counts, np.inf)
 
@@ -97,7 +98,7 @@ def utilizations(
     """Return the load over what the instances can serve."""
     is_possible = np.isfinite(step_s)
     possible_s, counts = (np.where(is_possible, one, 1.0) for one in (step_s, instance_counts))
-    return np.where(is_possible, _requests_per_s(job) * possible_s / (batch * counts), 0.0)
+    return np.where(is_possible, requests_per_s(job) * possible_s / (batch * counts), 0.0)
 
 
 def latencies_s(
@@ -119,7 +120,8 @@ def latencies_s(
     return step_s * (1 + waits)
 
 
-def _requests_per_s(job: Job) -> float:
+def requests_per_s(job: Job) -> float:
+    """Return the load of a service."""
     if job.requests_per_day is None:
         raise ValueError("only a service has a load")
     return job.requests_per_day / _SECONDS_PER_DAY

@@ -1,17 +1,26 @@
 """Computes the time and the cost per token of LLM serving."""
 
 import math
+from collections.abc import Mapping
 
 from advisor.records.answer import Z_90, Interval, Job, TokenQuote
 from advisor.records.prediction import FloatArray, Predictions
 
 
 def token_quote(
-    predictions: Predictions, device: int, batch: int, *, step_s: FloatArray, job_usd: float, job: Job
+    predictions: Predictions,
+    device: int,
+    batch: int,
+    *,
+    step_s: FloatArray,
+    job_usd: float,
+    job: Job,
+    queued: Mapping[str, float],
 ) -> TokenQuote | None:
     """Return the token quote of the step at these indices of device and batch; None if it generates no tokens.
 
-    `step_s` is (3,): the middle and both ends. All times of a step have the same relative error.
+    `step_s` is (3,): the middle and both ends. All times of a step have the same relative error. `queued` are the
+    percentiles under the load of a service.
     """
     tokens, generation = predictions.tokens, job.generation
     if tokens is None or generation is None:
@@ -41,4 +50,5 @@ def token_quote(
         kv_cache_bytes=float(tokens.kv_cache_bytes[device, batch]),
         weight_bytes=float(tokens.weight_bytes[device, batch]),
         compute_bound_from=int(compute_bound_from) if math.isfinite(compute_bound_from) else None,
+        **queued,
     )

@@ -16,7 +16,7 @@ from advisor.predict.rates import narrow_bytes_per_s, sustained_bytes_per_s, sus
 from advisor.predict.row_work import count_rows
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device, Efficiency, Precision
 from advisor.records.engine import Engine, PassCosts
-from advisor.records.prediction import FloatArray
+from advisor.records.prediction import FloatArray, IndexArray
 from advisor.records.workload import Workload
 
 _ATTENTION_KERNELS = 4.0
@@ -128,6 +128,10 @@ class EngineRates:
     first_token_s: FloatArray
     prompt_token_s: FloatArray
     all_reduce_s: FloatArray
+
+    def of(self, rows: IndexArray) -> "EngineRates":
+        """Return the rates of the devices at these indices."""
+        return EngineRates(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
 COEFFICIENTS = tuple(one.name for one in fields(PassCosts) if one.metadata)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from advisor.records.device import Architecture, CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
-from advisor.records.options import Objective
+from advisor.records.options import Objective, Statistic
 from advisor.records.price import ApiPrice, ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier, TorchWheel
 from advisor.records.scale import Plan
 from advisor.records.workload import Mode
@@ -93,6 +93,8 @@ class TokenQuote:
     - `weight_bytes`: the weights of one replica
     - `compute_bound_from`: the fewest requests in flight on an instance at which decode is compute-bound, checked at
       powers of two per replica; None if decode is bandwidth-bound at all of them
+    - `ttft_p50_s`, ..., `tpot_p99_s`: of a service, percentiles over requests that arrive at random; None without a
+      load. The TPOT of a request is its mean
     """
 
     ttft_s: Interval
@@ -104,6 +106,10 @@ class TokenQuote:
     kv_cache_bytes: float
     weight_bytes: float
     compute_bound_from: int | None
+    ttft_p50_s: float | None = None
+    ttft_p99_s: float | None = None
+    tpot_p50_s: float | None = None
+    tpot_p99_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,22 +316,28 @@ class MachineSweep:
     points: tuple[MachinePoint, ...]
 
 
-def _limit(option: str) -> Any:
-    """Return a field with the value of this field of `Options`."""
-    return field(default=None, metadata={"option": option})
+def _limit(option: str, *, part: str = "") -> Any:
+    """Return a field with the value of this field of `Options`, or of a part of it."""
+    return field(default=None, metadata={"option": option, "part": part})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """Limits that an offer must keep to be ranked; None means no limit. `min_samples_per_s` applies to one instance."""
+    """Limits that an offer must keep to be ranked; None means no limit.
+
+    - `min_samples_per_s`: of one instance
+    - `ttft_of`, `tpot_of`: what `max_ttft_s` and `max_tpot_s` bound
+    """
 
     deadline_s: float | None = _limit("deadline")
     max_usd: float | None = _limit("max_usd")
     max_usd_per_hour: float | None = _limit("max_hourly")
     max_latency_s: float | None = _limit("max_latency")
     min_samples_per_s: float | None = _limit("min_throughput")
-    max_ttft_s: float | None = _limit("max_ttft")
-    max_tpot_s: float | None = _limit("max_tpot")
+    max_ttft_s: float | None = _limit("max_ttft", part="seconds")
+    ttft_of: Statistic = field(default="mean", metadata={"option": "max_ttft", "part": "of"})
+    max_tpot_s: float | None = _limit("max_tpot", part="seconds")
+    tpot_of: Statistic = field(default="mean", metadata={"option": "max_tpot", "part": "of"})
     p99_s: float | None = _limit("p99")
 
 

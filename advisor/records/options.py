@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from advisor import units
+from advisor.errors import UsageError
 from advisor.records.device import Architecture, CompileMode, Layout
 from advisor.records.generation import Sampling, WeightFormat
 from advisor.records.workload import Attention, Mode
@@ -16,6 +17,27 @@ TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 DropPrices = Literal["none", "flagged", "old"]
 ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
 Objective = Literal["cost", "time", "cost-time"]
+
+Statistic = Literal["mean", "p50", "p99"]
+"""What a limit on the times of tokens bounds: the mean, or a percentile over the requests of a service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """The longest time that a statistic may take."""
+
+    seconds: float
+    of: Statistic = "mean"
+
+
+def time_limit(text: str) -> TimeLimit:
+    """Read `300ms`, a limit on the mean, or `p99:300ms` or `p50:300ms`."""
+    name, colon, time = text.rpartition(":")
+    of = cast(Statistic, name.strip().lower() or "mean")
+    if of not in get_args(Statistic) or (colon and not name.strip()):
+        raise UsageError(f"{text:.40}: no such statistic", hint="write 300ms for the mean, p50:300ms or p99:300ms")
+    return TimeLimit(seconds=units.parse_duration_s(time), of=of)
+
 
 _PROVIDERS = {
     **dict.fromkeys(("amazon", "amazonwebservices", "ec2"), "aws"),
@@ -37,9 +59,9 @@ def _flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[s
     return field(default=default, metadata={"help": help_text, "metavar": metavar, "parse": parse})
 
 
-def _serving_flag(default: Any, help_text: str, *, metavar: str = "") -> Any:
+def _serving_flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[str], Any] | None = None) -> Any:
     """Return the field of a flag that only a served language model takes."""
-    metadata = {"help": f"LLM serving: {help_text}", "metavar": metavar, "is_of_serving": True}
+    metadata = {"help": f"LLM serving: {help_text}", "metavar": metavar, "parse": parse, "is_of_serving": True}
     return field(default=default, metadata=metadata)
 
 
@@ -170,8 +192,19 @@ class Options:
         metavar="RATIO",
         parse=units.parse_utilization,
     )
-    max_ttft: float | None = _serving_flag(None, "limit on the time to first token", metavar="TIME")
-    max_tpot: float | None = _serving_flag(None, "limit on the mean time between two output tokens", metavar="TIME")
+    max_ttft: TimeLimit | None = _serving_flag(
+        None,
+        "limit on the time to first token: with the requests in flight that an instance may have, or with p99: or "
+        "p50: of the requests that arrive at random at --requests-per-second",
+        metavar="[p99:|p50:]TIME",
+        parse=time_limit,
+    )
+    max_tpot: TimeLimit | None = _serving_flag(
+        None,
+        "limit on the mean time between two output tokens of a request, as for --max-ttft",
+        metavar="[p99:|p50:]TIME",
+        parse=time_limit,
+    )
     api_usd_per_mtok: str = _serving_flag(
         "",
         "price of an API with this model, in dollars per million tokens of prompts, answers and cached prompts, or its "

@@ -1,6 +1,7 @@
 """Defines the predicted step time and memory of every device at every batch size, as arrays."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 import numpy as np
@@ -78,6 +79,45 @@ class Scaling:
     efficiency_ratio: FloatArray
 
 
+EXACT_PARTS = 8
+"""Up to so many parts of prompts, each number has its own time in `EnginePasses`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EnginePasses:
+    """The passes of a replica of a served language model; arrays are (services,) unless they say otherwise.
+
+    - `pass_s`: time of a pass, (services, `EXACT_PARTS` + 2, numbers): with 0 to `EXACT_PARTS` parts of prompts and
+      with `most_parts`, at each number of `decoding` requests that get a token in it
+    - `decoding`: ascending numbers of requests from 0 on, (numbers,)
+    - `part_count`, `part_tokens`: parts in which a prompt is read, and the tokens of one
+    - `most_parts`: parts in a pass without requests that decode
+    - `budget_tokens`: the most tokens in a pass
+    - `most_in_flight`: requests in flight, those whose prompts are being read included
+    - `replica_count`: replicas on a machine
+    - `serving_s`: HTTP, tokenizer and queues, in addition to the passes of the first token
+    """
+
+    pass_s: FloatArray
+    decoding: FloatArray
+    part_count: IndexArray
+    part_tokens: FloatArray
+    most_parts: IndexArray
+    budget_tokens: FloatArray
+    most_in_flight: IndexArray
+    replica_count: IndexArray
+    serving_s: FloatArray
+
+    def of(self, services: IndexArray) -> "EnginePasses":
+        """Return the passes of the services at these indices."""
+        rows = {one.name: getattr(self, one.name) for one in fields(self)}
+        return EnginePasses(**{name: rows[name] if name == "decoding" else rows[name][services] for name in rows})
+
+
+PassesAt: TypeAlias = Callable[[IndexArray, IndexArray], EnginePasses]
+"""Returns the passes on these devices at these batches, both by index: services, as simulated by a queue."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenTimes:
     """Token times of LLM serving, (devices, batches).
@@ -90,6 +130,7 @@ class TokenTimes:
     - `kv_cache_bytes`: of all requests in flight
     - `weight_bytes`: of one replica
     - `first_log_spread`: standard deviation of log(measured / predicted) of `first_s`; that of the step if None
+    - `passes_at`: None if no engine serves the model
     """
 
     first_s: FloatArray
@@ -99,6 +140,7 @@ class TokenTimes:
     kv_cache_bytes: FloatArray
     weight_bytes: FloatArray
     first_log_spread: FloatArray | None = None
+    passes_at: PassesAt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,5 +96,8 @@ def _times(best: Quote, job: Job) -> Iterator[Figure]:
         note = f"p50 {units.format_duration(best.p50_s or 0.0)}; step {step}"
         yield Figure(name="p99", value=units.format_duration(best.p99_s or 0.0), note=note)
     if tokens is not None:
-        first = f"first token after {interval_text(tokens.ttft_s)}"
-        yield Figure(name="time per output token", value=units.format_duration(tokens.tpot_s.mid), note=first)
+        first, between, at = interval_text(tokens.ttft_s), tokens.tpot_s.mid, ""
+        if tokens.ttft_p99_s is not None and tokens.tpot_p99_s is not None:
+            first, between, at = units.format_duration(tokens.ttft_p99_s), tokens.tpot_p99_s, " (p99)"
+        note = f"first token after {first}{at}"
+        yield Figure(name=f"time per output token{at}", value=units.format_duration(between), note=note)

@@ -132,6 +132,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
     rate = rows[0].rate if rows else None
     is_served = bool(rows) and rows[0].quote.tokens is not None
     is_service = bool(rows) and rows[0].is_service
+    is_queued = any(row.quote.tokens is not None and row.quote.tokens.ttft_p99_s is not None for row in rows)
     unit = rows[0].unit if rows else None
     cost = "cost" if unit is None else f"per {unit.name}"
     # The throughput stands for the time where the job has no size.
@@ -147,7 +148,11 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         numbers("per h", lambda row: row.quote.usd_per_hour, money_text(rate, digits=3), drop_order=21),
         numbers("in flight" if is_served else "batch", lambda row: row.quote.batch, count_text, drop_order=7),
         column("precision", lambda row: row.quote.precision, is_choice=True, drop_order=6),
-        *(_token_columns(rate) if is_served else (samples_per_s, *((_P50, _P99) if is_service else ()))),
+        *(
+            _token_columns(rate, is_queued=is_queued)
+            if is_served
+            else (samples_per_s, *((_P50, _P99) if is_service else ()))
+        ),
         *(() if is_service or unit else (_JOB_TIME,)),
         numbers(cost, lambda row: row.cost_usd.mid, money_text(rate)),
         column(f"{cost} [90 %]", _cost_range, lambda row: row.cost_usd.mid, drop_order=2),
@@ -170,14 +175,20 @@ _P99: ColumnOf[RankedQuote] = numbers(
 """A service has no time of its job, but percentiles of its latency."""
 
 
-def _token_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[RankedQuote], ...]:
+def _token_columns(rate: ExchangeRate | None, *, is_queued: bool) -> tuple[ColumnOf[RankedQuote], ...]:
     def of(figure: Callable[[TokenQuote], ValueT]) -> Callable[[RankedQuote], ValueT | None]:
         return lambda row: None if row.quote.tokens is None else figure(row.quote.tokens)
 
-    per_token = money_text(rate, digits=3)
+    def first_s(tokens: TokenQuote) -> float:
+        return tokens.ttft_s.mid if tokens.ttft_p99_s is None else tokens.ttft_p99_s
+
+    def between_s(tokens: TokenQuote) -> float:
+        return tokens.tpot_s.mid if tokens.tpot_p99_s is None else tokens.tpot_p99_s
+
+    per_token, at = money_text(rate, digits=3), " p99" if is_queued else ""
     return (
-        numbers("TTFT", of(lambda one: one.ttft_s.mid), units.format_duration, missing="", drop_order=11),
-        numbers("TPOT", of(lambda one: one.tpot_s.mid), units.format_duration, missing="", drop_order=12),
+        numbers(f"TTFT{at}", of(first_s), units.format_duration, missing="", drop_order=11),
+        numbers(f"TPOT{at}", of(between_s), units.format_duration, missing="", drop_order=12),
         numbers("tokens/s", of(lambda one: one.output_tokens_per_s), units.format_rate, missing="", drop_order=9),
         numbers("per Mtok", of(lambda one: one.usd_per_million_tokens), per_token, missing="", drop_order=13),
     )

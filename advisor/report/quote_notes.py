@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from advisor import units
-from advisor.records.answer import CostPart, Job, MeasuredStep, Quote
+from advisor.records.answer import CostPart, Job, MeasuredStep, Quote, TokenQuote
 from advisor.records.generation import WeightFormat
 from advisor.records.price import ExchangeRate, PriceKind, TorchWheel
 from advisor.records.sample_words import batch_text, samples_text
@@ -71,6 +71,8 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
     if tokens.tpot_s.mid > tokens.decode_s:
         alone = units.format_duration(tokens.decode_s)
         times += f"; a decode step alone takes {alone}, and prefill of other requests runs in between"
+    if tokens.ttft_p50_s is not None:
+        times = _percentiles(tokens)
     yield f"{times}."
     yield (
         f"{units.format_money(tokens.usd_per_million_output_tokens, rate=rate, digits=3)} per million output "
@@ -86,6 +88,17 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         yield "decode is bandwidth-bound at any number of requests, because each one has its own KV cache to read."
     else:
         yield f"decode is bandwidth-bound below {tokens.compute_bound_from:,} requests, and compute-bound above."
+
+
+def _percentiles(tokens: TokenQuote) -> str:
+    """Return the times of tokens under the load of a service."""
+    p50, p99, between_p50, between_p99 = (
+        units.format_duration(time_s or 0.0)
+        for time_s in (tokens.ttft_p50_s, tokens.ttft_p99_s, tokens.tpot_p50_s, tokens.tpot_p99_s)
+    )
+    return (
+        f"First token after {p50} (p50) to {p99} (p99), then one every {between_p50} to {between_p99} under this load"
+    )
 
 
 def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
@@ -225,6 +238,12 @@ def _service_notes(best: Quote, job: Job) -> Iterator[str]:
     limits = [f"at most {units.format_ratio(job.max_utilization)} utilization (--max-utilization)"]
     if job.limits.p99_s is not None:
         limits.append(f"a p99 of at most {units.format_duration(job.limits.p99_s)}")
+    tokens = (("TTFT", job.limits.max_ttft_s, job.limits.ttft_of), ("TPOT", job.limits.max_tpot_s, job.limits.tpot_of))
+    limits += [
+        f"a {of} of {name} of at most {units.format_duration(most_s)}"
+        for name, most_s, of in tokens
+        if most_s is not None and of != "mean"
+    ]
     unit = "per day" if job.requests_per_second is None else "per second"
     yield (
         f"{'1 instance' if count == 1 else f'{count:,} instances'} for requests that arrive at random (Poisson): "

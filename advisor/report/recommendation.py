@@ -18,8 +18,8 @@ from advisor.report.sweeps import batch_tables, machine_tables
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
-    "#", "provider", "instance", "per h", "TTFT", "TPOT", "p99", "p50", "time", "cost", "per million", "per billion",
-    "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
+    "#", "provider", "instance", "per h", "TTFT", "TPOT", "TTFT p99", "TPOT p99", "p99", "p50", "time", "cost",
+    "per million", "per billion", "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
 _FRONT = "The answer and the Pareto front"

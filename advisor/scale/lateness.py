@@ -1,6 +1,7 @@
 """Computes by how much the steps of a plan exceed the user's time limits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,6 +33,7 @@ def served_lateness(job: Job, batches: IndexArray, *, start_up_s: FloatArray | f
     """Return the same for requests to a served language model; None if the job has no limits."""
     if job.limits == JobLimits():
         return None
+    job = replace(job, limits=replace(job.limits, ttft_of="mean", tpot_of="mean"))  # as a guide to the plan
     most_step_s = _most_step_s(job, batches, start_up_s=start_up_s)
 
     def lateness(step_s: FloatArray, tokens: TokenTimes, members: Sequence[int]) -> FloatArray:

@@ -21,7 +21,16 @@ from advisor.records.device import Device, DeviceKind, Efficiency, Precision
 from advisor.records.engine import BatchLimits, Engine
 from advisor.records.generation import Generation
 from advisor.records.options import Options
-from advisor.records.prediction import FloatArray, IndexArray, Predictions, Scaling, TokenTimes
+from advisor.records.prediction import (
+    EXACT_PARTS,
+    EnginePasses,
+    FloatArray,
+    IndexArray,
+    PassesAt,
+    Predictions,
+    Scaling,
+    TokenTimes,
+)
 from advisor.records.scale import Fabric, Link, Plan, Spreading
 from advisor.records.workload import Blocks, Phase, Workload
 from advisor.scale.collectives import all_reduce_s, send_s
@@ -36,6 +45,10 @@ Lateness = Callable[[FloatArray, TokenTimes, Sequence[int]], FloatArray]
 _LARGEST = 4096
 _COMPARED = np.array([1 << exponent for exponent in range(_LARGEST.bit_length())], dtype=np.float64)
 """The concurrencies at which decode is checked for being compute-bound."""
+_DECODING = np.unique([0, *(1 << power for power in range(13)), *(3 << power for power in range(11))]).astype(
+    np.float64
+)
+"""The numbers of requests in a pass for which its time is computed; between them it is nearly a line."""
 _ALL_REDUCES = 2
 """All-reduces per block: after attention and after feed-forward (Megatron-LM)."""
 
@@ -127,39 +140,12 @@ def request_times(
 
     A pipeline of p stages runs p groups of the requests one behind the other, so that a group is a p-th of them.
     """
-    generation, stages = model.generation, plan.pipeline
-    group = np.maximum(in_flight / stages, 1.0)
-    chunks = max(1, math.ceil(generation.new_tokens / chunk_tokens))
-    decode = _divided(model.work("decode", width, group), plan, generation)
-    one = np.ones(1)
-    prompt = _divided(model.work("prefill", width, one), plan, generation)
-    shared = dict.fromkeys(
-        ("product_flops", "attention_flops", "inner_bytes", "outer_bytes", "token_count"), 1 / chunks
-    )
-    # All but the last chunk give no token.
-    chunk = prompt.scaled(**shared, request_count=1 / chunks, logit_count=1 / chunks, cache_bytes=1 / chunks)
+    generation, group = model.generation, np.maximum(in_flight / plan.pipeline, 1.0)
+    chunks = chunk_count(generation, chunk_tokens)
+    pass_of = _passes(model, rates=rates, width=width, group=group, plan=plan, inside=inside, chunks=chunks)
     others = np.maximum(group - 1, 0.0)
-    names = ("product_flops", "attention_flops", "cache_bytes", "inner_bytes", "outer_bytes")
-    beside = decode.scaled(**dict.fromkeys((*names, "token_count", "request_count", "logit_count"), others / group))
-
-    def exchange_s(prompts: float, tokens: FloatArray) -> FloatArray:
-        """Return the time that GPUs take to tell each other the results of a pass."""
-        if inside is None:
-            return np.zeros((1, 1))
-        count, of_prompt = model.exchanged_bytes("prefill", width, one)
-        of_token = of_prompt / generation.prefill_tokens
-        sent = of_token * (prompts * generation.new_tokens / chunks + tokens)
-        total = np.zeros((1, 1))
-        if plan.tensor > 1:
-            total = count * _ALL_REDUCES * tensor_all_reduce_s(sent, plan.tensor, inside, least_s=rates.all_reduce_s)
-        if stages > 1:
-            total = total + (stages - 1) * send_s(sent, Fabric(gpu_count=stages, inside=inside))
-        return total
-
-    passed = pass_times(decode, rates)
-    decode_s = passed.total_s + exchange_s(0.0, group)
-    mixed_s = pass_times(chunk.joined(decode), rates).total_s + exchange_s(1.0, group)
-    own_s = pass_times(chunk.joined(beside), rates).total_s + exchange_s(1.0, others)
+    passed, decode_s = pass_of(0, group)
+    mixed_s, own_s = pass_of(1, group)[1], pass_of(1, others)[1]
     between_s = decode_s + others / generation.decode_count * chunks * np.maximum(mixed_s - decode_s, 0.0)
     first_s = (
         rates.first_token_s
@@ -168,6 +154,55 @@ def request_times(
         + np.where(others > 0, between_s / 2, 0.0)  # half of the pass under way
     )
     return RequestTimes(first_s=first_s, between_s=between_s, passed=passed)
+
+
+def chunk_count(generation: Generation, chunk_tokens: int) -> int:
+    """Return the passes in which an engine with this token budget reads a prompt."""
+    return max(1, math.ceil(generation.new_tokens / chunk_tokens))
+
+
+def _passes(
+    model: ServedModel,
+    *,
+    rates: EngineRates,
+    width: Width,
+    group: FloatArray,
+    plan: Plan,
+    inside: Link | None,
+    chunks: int,
+) -> Callable[[float, FloatArray], tuple[PassTimes, FloatArray]]:
+    """Return a function of the chunks of prompts in a pass and of the requests that decode in it, about `group`.
+
+    It gives the times of the pass, and its whole time with what GPUs tell each other.
+    """
+    generation, stages, one = model.generation, plan.pipeline, np.ones(1)
+    decode = _divided(model.work("decode", width, group), plan, generation)
+    prompt = _divided(model.work("prefill", width, one), plan, generation)
+    per_token = ("product_flops", "attention_flops", "cache_bytes", "inner_bytes", "outer_bytes", "token_count")
+    scaled = (*per_token, "request_count", "logit_count")
+
+    def exchange_s(parts: float, tokens: FloatArray) -> FloatArray:
+        """Return the time that GPUs take to tell each other the results of a pass."""
+        if inside is None:
+            return np.zeros((1, 1))
+        count, of_prompt = model.exchanged_bytes("prefill", width, one)
+        of_token = of_prompt / generation.prefill_tokens
+        sent = of_token * (parts * generation.new_tokens / chunks + tokens)
+        total = np.zeros((1, 1))
+        if plan.tensor > 1:
+            total = count * _ALL_REDUCES * tensor_all_reduce_s(sent, plan.tensor, inside, least_s=rates.all_reduce_s)
+        if stages > 1:
+            total = total + (stages - 1) * send_s(sent, Fabric(gpu_count=stages, inside=inside))
+        return total
+
+    def pass_of(parts: float, decoding: FloatArray) -> tuple[PassTimes, FloatArray]:
+        work = decode.scaled(**dict.fromkeys(scaled, decoding / group))
+        if parts:  # all but the last chunk give no token
+            work = prompt.scaled(**dict.fromkeys(scaled, parts / chunks)).joined(work)
+        passed = pass_times(work, rates)
+        return passed, passed.total_s + exchange_s(parts, decoding)
+
+    return pass_of
 
 
 def tensor_all_reduce_s(sent_bytes: Any, ways: int, inside: Link, *, least_s: Any) -> FloatArray:
@@ -224,10 +259,12 @@ def predict_served(
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         key = (device.kind, width_of(precision), device.gpu_count, batch_limits(device, engine))
         groups.setdefault(key, []).append(index)
+    replicas = []
     for (kind, width, gpu_count, limits), members in groups.items():
         some = [devices[index] for index in members]
         rates = engine_rates(some, [precisions[index] for index in members], engine=engine, efficiencies=efficiencies)
         link = inside_link(some) if gpu_count > 1 else None
+        replicas.append(_Replicas(members=members, width=width, limits=limits, rates=rates))
         compute_from = _compute_bound_from(model, rates, width)
         for used in gpu_counts(gpu_count, asked=asked):
             for plan in served_plans(workload, gpu_count=used, asked=asked):
@@ -244,7 +281,9 @@ def predict_served(
             f"{generation.head_count or '?'} query heads, {generation.kv_head_count} of keys and values",
             hint="choose --tensor-parallel and --gpus so that the heads divide, or leave them out",
         )
-    return best.predictions(precisions, engine=engine, options=options)
+    return best.predictions(
+        precisions, engine=engine, options=options, passes_at=lambda *at: _passes_at(model, best, replicas, *at)
+    )
 
 
 def engine_precision(device: Device, engine: Engine, options: Options) -> Precision:
@@ -313,7 +352,7 @@ def _offered(
     held = plan.tensor * generation.cache_share(plan.tensor)
     memory_line = workload.memory[0]
     flight = batches.astype(np.float64)
-    tokens = {
+    tokens: dict[str, Any] = {
         "first_s": first_s,
         "between_s": between_s,
         "pass_s": np.broadcast_to(times.passed.total_s, shape),
@@ -346,6 +385,59 @@ def _offered(
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Replicas:
+    """What the passes on these devices, by index, are computed from."""
+
+    members: Sequence[int]
+    width: Width
+    limits: BatchLimits
+    rates: EngineRates
+
+
+def _passes_at(
+    model: ServedModel, best: "_Best", replicas: Sequence[_Replicas], devices: IndexArray, batches: IndexArray
+) -> EnginePasses:
+    """Return the passes of a replica on these devices, under the best plans for these batches, both by index."""
+    plans, in_flight = best.plan[devices, batches], best.batches[batches]
+    found: dict[str, Any] = {}
+    for group in replicas:
+        budget = group.limits.max_num_batched_tokens
+        chunks = chunk_count(model.generation, budget)
+        part_tokens = model.generation.new_tokens / chunks
+        most_parts = max(1, int(budget // part_tokens))
+        place = np.full(len(best.devices), -1)
+        place[list(group.members)] = range(len(group.members))
+        for number in np.unique(plans[place[devices] >= 0]):
+            at = np.flatnonzero((place[devices] >= 0) & (plans == number))
+            plan, rates = best.plans[number], group.rates.of(place[devices[at]])
+            pass_of = _passes(
+                model,
+                rates=rates,
+                width=group.width,
+                group=np.maximum(_DECODING / plan.pipeline, 1.0),
+                plan=plan,
+                inside=inside_link([best.devices[one] for one in devices[at]]) if plan != Plan() else None,
+                chunks=chunks,
+            )
+            tokens = np.where(_DECODING > 0, np.maximum(_DECODING / plan.pipeline, 1.0), 0.0)
+            pass_s = [pass_of(parts, tokens)[1] for parts in (*range(EXACT_PARTS + 1), most_parts)]
+            values: dict[str, Any] = {
+                "pass_s": np.stack(pass_s, axis=1),
+                "part_count": chunks,
+                "part_tokens": part_tokens,
+                "most_parts": most_parts,
+                "budget_tokens": float(budget),
+                "most_in_flight": -(-in_flight[at] // plan.data),
+                "replica_count": plan.data,
+                "serving_s": (rates.first_token_s + model.generation.prompt_tokens * rates.prompt_token_s)[:, 0],
+            }
+            for name, value in values.items():
+                empty = np.zeros((len(devices), *np.shape(value)[1:]), dtype=np.asarray(value).dtype)
+                found.setdefault(name, empty)[at] = value
+    return EnginePasses(decoding=_DECODING, **found)
+
+
 class _Best:
     """The best plan so far for each device and batch, and its numbers."""
 
@@ -373,7 +465,9 @@ class _Best:
                 mine = self.held.setdefault(name, np.broadcast_to(start, self.shape).copy())
                 mine[members] = np.where(is_better, value, mine[members])
 
-    def predictions(self, precisions: Sequence[Precision], *, engine: Engine, options: Options) -> Predictions:
+    def predictions(
+        self, precisions: Sequence[Precision], *, engine: Engine, options: Options, passes_at: PassesAt
+    ) -> Predictions:
         """Return the predictions under the best plans, with the spreads of the engine."""
         held, shape = self.held, self.shape
         is_alone = self.batches == 1
@@ -391,7 +485,9 @@ class _Best:
         is_possible = np.isfinite(step_s)
         token_names = ("first_s", "between_s", "pass_s", "compute_bound_from", "kv_cache_bytes", "weight_bytes")
         tokens = TokenTimes(
-            **{name: np.where(is_possible, held[name], np.inf) for name in token_names}, first_log_spread=spreads[1]
+            **{name: np.where(is_possible, held[name], np.inf) for name in token_names},
+            first_log_spread=spreads[1],
+            passes_at=passes_at,
         )
         plans = tuple(self.plans)
         return Predictions(

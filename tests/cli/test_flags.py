@@ -11,7 +11,7 @@ import pytest
 from advisor.calibrate.first_use import calibrations_on_first_use
 from advisor.cli.commands import load_command
 from advisor.cli.flags import option_flags
-from advisor.records.options import Options
+from advisor.records.options import Options, TimeLimit
 from scripts.write_flag_docs import TARGET, flag_docs
 from tests.cli.conftest import Pipeline, Result
 
@@ -86,8 +86,8 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "max_latency": (("50ms",), 0.05),
     "p99": (("100ms",), 0.1),
     "max_utilization": (("60%",), 0.6),
-    "max_ttft": (("2s",), 2.0),
-    "max_tpot": (("20ms",), 0.02),
+    "max_ttft": (("p99:2s",), TimeLimit(seconds=2.0, of="p99")),
+    "max_tpot": (("20ms",), TimeLimit(seconds=0.02)),
     "min_throughput": (("100",), 100.0),
     "max_price_age": (("90d",), 90),
     "drop_prices": (("old",), "old"),

@@ -6,7 +6,7 @@ from advisor.cost.job import job_of
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits
 from advisor.records.generation import Generation
-from advisor.records.options import Options
+from advisor.records.options import Options, TimeLimit, time_limit
 from advisor.records.workload import Operand
 
 IDS = Operand(shape=((0.0, 1.0), 1024), dtype="int64")
@@ -116,3 +116,20 @@ def test_tokens_of_a_generation_are_those_of_prompt_and_answer() -> None:
     asked = job_of(Options(tokens=1000), source_batch=1, inputs=(IDS,), generation=generation)
     assert asked.samples == 10
     assert asked.generation == generation
+
+
+def test_percentiles_of_tokens_need_a_load() -> None:
+    limit = time_limit("p99:300ms")
+    assert limit == TimeLimit(seconds=0.3, of="p99")
+    with pytest.raises(UsageError, match="--max-ttft p99"):
+        job_of(Options(max_ttft=limit), source_batch=1)
+    limits = job_of(
+        Options(max_ttft=limit, max_tpot=time_limit("50ms"), requests_per_second=1.0), source_batch=1
+    ).limits
+    assert (limits.max_ttft_s, limits.ttft_of, limits.max_tpot_s, limits.tpot_of) == (0.3, "p99", 0.05, "mean")
+
+
+@pytest.mark.parametrize("text", ["p95:300ms", ":300ms", "p99:", "p99:-1s"])
+def test_other_statistics_and_times_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        time_limit(text)

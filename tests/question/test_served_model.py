@@ -26,7 +26,7 @@ from advisor.question.record import Question
 from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Quote
 from advisor.records.generation import WeightFormat
-from advisor.records.options import Options
+from advisor.records.options import Options, TimeLimit
 from advisor.records.prediction import Predictions, TokenTimes
 from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
@@ -102,7 +102,7 @@ def test_flags_that_contradict_each_other_or_the_source_are_refused(source, opti
 
 
 def test_a_saved_generation_takes_the_flags_that_its_trace_does_not_settle():
-    check_generation("workload.json", Options(concurrency="8", weights="int4", max_tpot=0.05))
+    check_generation("workload.json", Options(concurrency="8", weights="int4", max_tpot=TimeLimit(seconds=0.05)))
 
 
 def test_what_generates_nothing_takes_no_flags_of_a_service():
@@ -168,7 +168,9 @@ def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
     file = tmp_path / "LlamaForCausalLM.json"
     file.write_text(json.dumps(CONFIGS["llama"]))
     there = rank(
-        question_from_source(f"hf:{file}", served(concurrency="4", no_local=True, device=("l4",), max_tpot=0.1))
+        question_from_source(
+            f"hf:{file}", served(concurrency="4", no_local=True, device=("l4",), max_tpot=TimeLimit(seconds=0.1))
+        )
     )
     model = small_llama()
 
@@ -276,7 +278,11 @@ def test_enough_replicas_carry_the_load():
 def test_limits_on_tokens_hold_for_every_quote_and_say_who_breaks_them():
     catalog = load_catalog()
     answer = rank(
-        question_of(llama(), Options(no_local=True, max_tpot=0.009, max_ttft=0.1, device=("gpu",)), catalog=catalog)
+        question_of(
+            llama(),
+            Options(no_local=True, max_tpot=TimeLimit(seconds=0.009), max_ttft=TimeLimit(seconds=0.1), device=("gpu",)),
+            catalog=catalog,
+        )
     )
 
     assert answer.quotes

@@ -173,3 +173,15 @@ def test_csv_has_a_column_for_each_figure_and_none_where_there_is_none() -> None
     divided = replace(answer(), quotes=(replace(answer().quotes[0], plan=Plan(tensor=4)),))
     row = next(csv.DictReader(StringIO(as_csv.render(divided, View(width=80)))))
     assert (row["plan_tensor"], row["job_samples"]) == ("4", str(answer().job.samples))
+
+
+def test_a_service_shows_the_percentiles_of_its_load() -> None:
+    queued = replace(TOKENS, ttft_p50_s=0.11, ttft_p99_s=0.31, tpot_p50_s=0.021, tpot_p99_s=0.027)
+    quotes = tuple(replace(quote, tokens=queued) for quote in answer().quotes)
+    found = replace(answer(), quotes=quotes, best=quotes[0])
+
+    text = render_text(found, width=80, color=False)
+    (head,) = (line for line in text.splitlines() if line.lstrip().startswith("#"))
+    assert "TPOT p99" in head
+    times, *_ = token_notes(quotes[0], found.job, rate=None)
+    assert_says(times, "110 ms", "310 ms", "21 ms", "27 ms")
