@@ -39,8 +39,8 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
         yield from situation_tables(recommendation)
     about_best = (*sentence.best_figures(recommendation), *sentence.certainty(recommendation), *filter(None, better))
     yield Paragraph(title=sentence.verdict(recommendation), sentences=about_best)
-    about_api = api_sentences(recommendation.api, recommendation.job, rate=recommendation.exchange_rate)
-    yield Paragraph(sentences=tuple(about_api))
+    if about_api := tuple(api_sentences(recommendation.api, recommendation.job, rate=recommendation.exchange_rate)):
+        yield Paragraph(sentences=about_api)
     yield from choice_tables(recommendation)
     yield from alternative_tables(recommendation)
     yield Listing(title="The best of the other tiers", items=sentence.by_tier(recommendation))
