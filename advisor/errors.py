@@ -1,5 +1,6 @@
 """Defines the errors that a user can cause, with their exit codes."""
 
+from collections.abc import Iterable, Set
 from enum import IntEnum
 
 
@@ -41,6 +42,25 @@ class AdvisorError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", most: int = 1, cutoff: float = 0.6) -> str:
+    """Return the hint for an unknown name: the known names that are similar in any case, otherwise some known names.
+
+    `otherwise` replaces the list of known names.
+    """
+    from difflib import get_close_matches  # late, because every command imports this module
+
+    spelled = {spelling.lower(): spelling for spelling in known}
+    if close := get_close_matches(name.lower(), spelled, n=most, cutoff=cutoff):
+        return f"did you mean {', '.join(spelled[one] for one in close)}?"
+    if otherwise or not spelled:
+        return otherwise
+    listed = sorted(spelled.values()) if isinstance(known, Set) else list(spelled.values())
+    return f"use one of {', '.join(listed[:_MOST_LISTED])}" + (", ..." if len(listed) > _MOST_LISTED else "")
+
+
+_MOST_LISTED = 30
 
 
 class UsageError(AdvisorError):

@@ -46,10 +46,7 @@ def _duration_s(text: str) -> float:
 
 def parse_count(text: str, *, least: int = 1) -> int:
     """Parse "1000000", "1_000_000" or "1e6"; raise `UsageError` unless it is a whole number of at least `least`."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
+    number = _number(text)
     if not number.is_integer() or number < least:
         raise UsageError(f"{text!r:.40} is not a whole number of at least {least}", hint="write for example 1e6")
     if number > _LARGEST_COUNT:
@@ -67,10 +64,7 @@ def parse_days(text: str) -> int:
 
 def parse_positive(text: str) -> float:
     """Parse "50", "0.5" or "$50"; raise `UsageError` unless it is a finite number above 0."""
-    try:
-        number = float(text.strip().removeprefix("$"))
-    except ValueError:
-        number = math.nan
+    number = _number(text.strip().removeprefix("$"))
     if not math.isfinite(number) or number <= 0:
         raise UsageError(f"{text!r:.40} is not a number above 0", hint="write 50 or 0.5")
     if not 1 / _LARGEST_COUNT <= number <= _LARGEST_COUNT:
@@ -81,13 +75,17 @@ def parse_positive(text: str) -> float:
 def parse_ratio(text: str) -> float:
     """Parse "10%", "10 %" or "0.1"; raise `UsageError` unless it is a finite number of at least 0."""
     number, percent, rest = text.strip().partition("%")
-    try:
-        ratio = float(number) / (100 if percent else 1)
-    except ValueError:
-        ratio = math.nan
+    ratio = _number(number) / (100 if percent else 1)
     if rest or not 0 <= ratio < math.inf:
         raise UsageError(f"{text!r:.40} is not a percentage or a ratio", hint="write for example 10% or 0.1")
     return ratio
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def parse_utilization(text: str) -> float:

@@ -146,7 +146,7 @@ import sys, time
 from dataclasses import replace
 from pathlib import Path
 from advisor.catalog.overlay import load_catalog
-from advisor.cost.job import job_of
+from advisor.cost.job import job_for
 from advisor.cost.rank_offers import rank
 from advisor.cost.selection import select_offers
 from advisor.predict.batches import batch_candidates
@@ -162,7 +162,7 @@ def elsewhere(offer, number):
 catalog, workload = load_catalog(), read_workload(Path(sys.argv[1]))
 options = Options(samples=1_000_000)
 offers = [elsewhere(catalog.offers[number % len(catalog.offers)], number) for number in range(2000)]
-job = job_of(options, source_batch=workload.batch)
+job = job_for(workload, options)
 selection = select_offers(offers, options=options, price_kind=job.price, errors=catalog.price_errors)
 fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
 predictions = predict(

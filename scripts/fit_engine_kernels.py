@@ -22,8 +22,9 @@ from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import yaml_text
 from advisor.fit.robust_loss import ROBUST_LOG_SCALE
 from advisor.fit.sample import MeasuredStep, sample_of
-from advisor.predict.efficiency import efficiency_of, family_efficiencies
-from advisor.predict.roofline import times_by_kernel
+from advisor.predict.efficiency import efficiency_of, family_efficiency
+from advisor.predict.kernel_time import kernel_times
+from advisor.predict.roofline import rates_by_kernel
 from advisor.records.device import ANY, Efficiency, FamilyEfficiency
 from advisor.records.prediction import FloatArray
 
@@ -122,7 +123,9 @@ class EngineKernel:
 def kernel_s(steps: Sequence[MeasuredStep], efficiency: Efficiency) -> FloatArray:
     """Return the predicted times of steps of one kernel each, all on one device."""
     kernels = sample_of(steps).kernels
-    times = times_by_kernel(kernels, devices=[steps[0].device], efficiencies=[efficiency], layout="nchw")
+    times = kernel_times(
+        kernels, rates_by_kernel(kernels, devices=[steps[0].device], efficiencies=[efficiency], layout="nchw")
+    )
     result: FloatArray = times.total_s[0, :, 0]
     return result
 
@@ -157,7 +160,7 @@ def with_engine_kernels(
     efficiency: Efficiency, kernels: Mapping[str, EngineKernel], *, log_spread: float, n: int, source: str
 ) -> Efficiency:
     """Return the efficiency with an entry for each of these families before the entry "*"."""
-    (streaming,) = family_efficiencies(efficiency, families=(_STREAMING,))
+    streaming = family_efficiency(efficiency, _STREAMING)
     others = {name: entry for name, entry in efficiency.families.items() if name not in (ANY, *kernels)}
     entries = {
         family: FamilyEfficiency(

@@ -56,7 +56,8 @@ def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Acc
         raise ValueError("there is nothing to score")
     seconds_per_flop = _seconds_per_flop(predicted)
     steps = [
-        _first_of_each_device(rows) for rows in _grouped(predicted, by=lambda row: step_of(row.measurement)).values()
+        [of_device[0] for of_device in _grouped(rows, by=lambda row: row.device).values()]
+        for rows in _grouped(predicted, by=lambda row: step_of(row.measurement)).values()
     ]
     right_ratio, extra_ratio = cheapest_choice(map(_compared, steps))
     groups = []
@@ -167,10 +168,6 @@ def _compared(rows: Sequence[PredictedRow]) -> Compared:
         predicted_s=np.array([row.predicted_s for row in rows]),
         usd_per_hour=[row.usd_per_hour for row in rows],
     )
-
-
-def _first_of_each_device(rows: Sequence[PredictedRow]) -> list[PredictedRow]:
-    return [members[0] for members in _grouped(rows, by=lambda row: row.device).values()]
 
 
 def _regime(row: PredictedRow) -> Hashable:

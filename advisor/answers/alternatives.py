@@ -7,16 +7,13 @@ from datetime import date
 from functools import cache
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from advisor import units
-from advisor.catalog.find import device_ids
-from advisor.cost.job import job_of
+from advisor.cost.job import job_for
 from advisor.cost.leading import best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import select_offers
-from advisor.predict.batches import batch_candidates
+from advisor.predict.batches import batches_of
 from advisor.predict.capability import fleet_of
 from advisor.question.record import Question
 from advisor.records.answer import Alternative, AlternativeKind, JobLimits, Quote
@@ -62,7 +59,7 @@ def alternatives(question: Question, *, today: date | None = None) -> tuple[Alte
         return ()
     found = [Alternative(kind="cheapest", quote=cheapest)]
     found += [Alternative(kind="fastest", quote=fastest)] if fastest.id != cheapest.id else []
-    total = job_of(options, source_batch=question.workload.batch, **_of_model(question)).samples
+    total = job_for(question.workload, options).samples
     bought: tuple[tuple[str, AlternativeKind, Objective], ...] = (
         ("max_usd", "budget", "time"), ("deadline", "deadline", "cost")
     )  # fmt: skip
@@ -82,18 +79,16 @@ def _asker(question: Question, *, today: date | None) -> _Ask:
 
     @cache
     def ask(options: Options) -> tuple[Quote, ...]:
-        job = job_of(options, source_batch=workload.batch, **_of_model(question))
-        wanted = replace(options, device=device_ids(catalog, options.device))
+        job = job_for(workload, options)
         selection = select_offers(
-            catalog.offers, options=wanted, price_kind=job.price, today=today, errors=catalog.price_errors
+            catalog.offers, options=options, price_kind=job.price, today=today, errors=catalog.price_errors
         )
         fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
-        batches = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
         predictions = predict_with_growing_batches(
             workload,
             devices=fleet.devices,
             efficiencies=catalog.efficiencies,
-            batches=batches if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp),
+            batches=batches_of(workload, options),
             options=options,
             job=job,
             start_up_s=latest_starts_s(
@@ -107,11 +102,6 @@ def _asker(question: Question, *, today: date | None) -> _Ask:
 
 def _with(options: Options, name: str, value: Any) -> Options:
     return replace(options, **{name: value})
-
-
-def _of_model(question: Question) -> dict[str, Any]:
-    workload = question.workload
-    return {"inputs": workload.inputs, "generation": workload.generation, "script": workload.script}
 
 
 def _bought(

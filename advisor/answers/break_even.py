@@ -1,6 +1,6 @@
 """Finds where the cheapest CPU and the cheapest GPU cost the same."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.answers.ranking import rank
-from advisor.catalog.find import device_ids, overlay_notes
+from advisor.catalog.find import overlay_notes
 from advisor.cost.api_comparison import compare_with_api
 from advisor.cost.by_kind import ByKind, KindMarket
 from advisor.cost.crossing_curve import (
@@ -21,22 +21,21 @@ from advisor.cost.crossing_curve import (
 from advisor.cost.job import job_for
 from advisor.cost.selection import Selection, select_offers
 from advisor.errors import NothingFitsError, UsageError
-from advisor.predict.batches import batch_candidates
+from advisor.predict.batches import batch_candidates, batches_of
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import at_batches
 from advisor.question.record import Question
 from advisor.question.variations import Variation
 from advisor.records.answer import Job
 from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, DECADE_COUNT, BreakEven, Curve
-from advisor.records.device import DeviceKind
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
+from advisor.report.marks import KIND_NAMES
 from advisor.scale.predict_on_all import predict_on_all, predict_with_growing_batches
 
-_KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 _POINTS_PER_DECADE = 4
 _DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1).tolist()]
@@ -90,7 +89,7 @@ class _Market:
         self._catalog = catalog
         self._selection: Selection = select_offers(
             catalog.offers,
-            options=replace(options, device=device_ids(catalog, options.device)),
+            options=options,
             price_kind=job.price,
             errors=catalog.price_errors,
         )
@@ -100,7 +99,7 @@ class _Market:
     def check_kinds(self) -> None:
         """Raise `NothingFitsError` if the limits leave one kind of device without an offer."""
         may_win = self._selection.offers[: self._selection.may_win_count]
-        for kind, name in _KINDS.items():
+        for kind, name in KIND_NAMES.items():
             if not any(("cpu" if offer.gpu is None else "gpu") == kind for offer in may_win):
                 flags = [f"--{flag}" for flag in _CHOOSE_AN_OFFER if getattr(self.options, flag)]
                 raise NothingFitsError(
@@ -114,10 +113,7 @@ class _Market:
 
     def predict_candidates(self, workload: Workload) -> Predictions:
         """Predict one step on every device at the batch sizes that it may choose from."""
-        if not workload.batch_is_affine:
-            return self.predict(workload, np.array([workload.batch], dtype=np.intp))
-        options = self.options
-        batches = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
+        batches = batches_of(workload, self.options)
         return predict_with_growing_batches(workload, batches=batches, **self._conditions)
 
     @property

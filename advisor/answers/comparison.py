@@ -5,9 +5,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import DocumentError, LoadError, UsageError
-from advisor.files.json_text import parse_json, read_as
-from advisor.files.regular_file import read_regular_file
+from advisor.errors import DocumentError, UsageError
+from advisor.files.json_text import read_as, read_json
 from advisor.records.answer import (
     ANSWER_SCHEMA_VERSION,
     Group,
@@ -65,10 +64,7 @@ def read_base(file: Path) -> Recommendation:
 
 
 def _read(file: Path) -> Recommendation | Workload:
-    try:
-        document = parse_json(read_regular_file(file), where=str(file), hint=_HINT)
-    except OSError as error:
-        raise LoadError(f"{file}: {error.strerror}", hint="check the path and its permissions") from None
+    document = read_json(file, hint=_HINT)
     if isinstance(document, dict) and "rows" in document:
         return workload_from_json(document, where=str(file))
     found = document.get("schema_version") if isinstance(document, dict) else None

@@ -10,11 +10,11 @@ import numpy as np
 from advisor.answers.measurement_file import read_measurements
 from advisor.answers.validation import Run, kernels_of, predict_runs, prepare
 from advisor.catalog.find import find_device
-from advisor.catalog.overlay import load_catalog
 from advisor.devices.named_device import split_cores
 from advisor.errors import UsageError
 from advisor.fit.own import OwnFigures, OwnStep, fit_own, left_out_seconds, own_seconds
 from advisor.predict.efficiency import efficiency_of
+from advisor.question.from_source import catalog_of
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.measurement import FailedRow, Measurement, OwnFit
 from advisor.records.options import Options
@@ -35,7 +35,7 @@ def fit_device(
     The result holds the profile in force with the figures, their source and `date` added. Raises `UsageError` for an
     unknown device, a device without rows, and fewer than three rows that can be predicted.
     """
-    catalog = load_catalog(profiles=Path(options.profiles) if options.profiles else None)
+    catalog = catalog_of(options)
     profile = find_device(catalog, name)
     measurements = _rows_of(profile, files, catalog)
     prepared = prepare(measurements, catalog, timeout_s=options.timeout, on_progress=on_progress)

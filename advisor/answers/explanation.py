@@ -14,7 +14,7 @@ from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job import job_for
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
-from advisor.predict.batches import batch_candidates
+from advisor.predict.batches import batches_of
 from advisor.predict.loader import loading_s
 from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import explain_step
@@ -158,9 +158,7 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
         raise UsageError(
             f"--loader-s-per-sample: how many vCPUs {machine.name} has is not known", hint="name an instance"
         )
-    asked = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
-    batches = asked if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
-    predictions = _predictions(machine, question, batches=batches)
+    predictions = _predictions(machine, question, batches=batches_of(workload, options))
     choice = choose_batches(predictions, job=replace(job, limits=JobLimits(), requests_per_day=None))
     at = int(choice.index[0])
     if not choice.is_possible[0]:

@@ -8,15 +8,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
-from difflib import get_close_matches
 from pathlib import Path
 
 from advisor import units
 from advisor.calibrate.collection import BACK
 from advisor.catalog.yaml_text import yaml_text
-from advisor.errors import NothingFitsError, UsageError
+from advisor.cost.quotes import quoted_fields
+from advisor.errors import NothingFitsError, UsageError, did_you_mean
 from advisor.launch.engines import engine_module, skypilot
-from advisor.launch.launchable import machine_of, own_type
+from advisor.launch.launchable import own_type
 from advisor.launch.own_wheel import wheel_name
 from advisor.launch.packages import packages_of
 from advisor.launch.shell_lines import pip_install, torch_install
@@ -148,6 +148,11 @@ def task_name(stem: str) -> str:
     """Return a name that both engines accept: lower case, digits and hyphens after a letter."""
     name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
     return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
+
+
+def machine_of(quote: Quote) -> LaunchMachine:
+    """Return the machines to rent for a quote."""
+    return LaunchMachine(**quoted_fields(quote, LaunchMachine))
 
 
 def _first_launchable(recommendation: Recommendation, *, engine: str) -> tuple[Quote, tuple[str, ...]]:
@@ -282,9 +287,8 @@ def _offers_of(name: str, catalog: Catalog) -> list[Offer]:
         if is_named(unusable):
             raise UsageError(f"--fleet {name}: {unusable.reason}", hint="name another instance")
     known = {f"{offer.provider}:{offer.instance}" for offer in catalog.offers if offer.provider in skypilot.PROVIDERS}
-    close = ", ".join(get_close_matches(name, known, n=3))
-    providers = ", ".join(sorted(skypilot.PROVIDERS))
-    hint = f"did you mean {close}?" if close else f"write PROVIDER:INSTANCE; SkyPilot rents from {providers}"
+    otherwise = f"write PROVIDER:INSTANCE; SkyPilot rents from {', '.join(sorted(skypilot.PROVIDERS))}"
+    hint = did_you_mean(name, known, otherwise=otherwise, most=3)
     raise UsageError(f"--fleet {name}: no such offer", hint=hint)
 
 

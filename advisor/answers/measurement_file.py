@@ -6,19 +6,15 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
-from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from advisor.errors import UsageError
+from advisor.errors import UsageError, did_you_mean
+from advisor.files.json_text import adapter_of
 from advisor.files.regular_file import read_regular_file
 from advisor.records.measurement import Measurement, TimedStep
 from advisor.workload.sources import kind_of
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 RowT = TypeVar("RowT")
 
@@ -92,11 +88,8 @@ def _check_columns(found: Sequence[str], path: Path, *, columns: Sequence[str], 
     all_columns = f"the columns are {', '.join(columns)}"
     for name in found:
         if name not in columns:
-            close = get_close_matches(name, columns, n=1)
-            raise UsageError(
-                f"{path}:1: {name}: no such column",
-                hint=f"did you mean {close[0]}?" if close else f"remove it; {all_columns}",
-            )
+            hint = did_you_mean(name, columns, otherwise=f"remove it; {all_columns}")
+            raise UsageError(f"{path}:1: {name}: no such column", hint=hint)
         if found.count(name) > 1:
             raise UsageError(f"{path}:1: {name}: the column comes twice", hint="remove one of them")
     for name in columns:
@@ -104,12 +97,12 @@ def _check_columns(found: Sequence[str], path: Path, *, columns: Sequence[str], 
             raise UsageError(f"{path}:1: {name}: the column is missing", hint=all_columns)
 
 
-def read_row(adapter: "TypeAdapter[RowT]", cells: Mapping[str, str], *, path: Path, line: int, **others: Any) -> RowT:
-    """Return the record of a row; raise `UsageError` that names the cell if it is invalid."""
+def read_row(kind: type[RowT], cells: Mapping[str, str], *, path: Path, line: int, **others: Any) -> RowT:
+    """Return the record in a row's cells and `others`; raise `UsageError` that names the cell if it is invalid."""
     from pydantic import ValidationError
 
     try:
-        row = adapter.validate_python({**cells, **others})
+        row: RowT = adapter_of(kind).validate_python({**cells, **others})  # type: ignore[arg-type] # a class
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         column = str(first["loc"][0])
@@ -121,7 +114,7 @@ def read_row(adapter: "TypeAdapter[RowT]", cells: Mapping[str, str], *, path: Pa
 
 
 def _measurement(cells: Mapping[str, str], *, path: Path, line: int) -> Measurement:
-    measurement = read_row(_adapter(), {**cells, "line": str(line)}, path=path, line=line, file=str(path))
+    measurement = read_row(Measurement, {**cells, "line": str(line)}, path=path, line=line, file=str(path))
     if not _RELEASE.fullmatch(measurement.torch):
         raise cell_error(
             path, line, "torch", found=cells.get("torch", ""), expected="it is a release of PyTorch, as 2.9"
@@ -136,13 +129,6 @@ def _measurement(cells: Mapping[str, str], *, path: Path, line: int) -> Measurem
 def cell_error(path: Path, line: int, column: str, *, found: str, expected: str) -> UsageError:
     """Return the error of a cell."""
     return UsageError(f"{path}:{line}: {column}: found {found!r}: {expected}", hint="mend the cell, or remove the row")
-
-
-@cache
-def _adapter() -> "TypeAdapter[Measurement]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Measurement)
 
 
 _NAME = re.compile(r"(?:tf_)?([a-z]+?)(?=v?\d|_|\W|$)", re.IGNORECASE)

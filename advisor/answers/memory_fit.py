@@ -6,7 +6,7 @@ from datetime import date
 
 import numpy as np
 
-from advisor.catalog.find import device_ids, overlay_notes
+from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.job import job_for, price_kind_of
 from advisor.cost.quotes import plan_at
@@ -16,8 +16,8 @@ from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.precision import width_of
-from advisor.predict.step_memory import phase_of, verdict_of
-from advisor.question.from_source import profiled_batch, single_batch
+from advisor.predict.step_memory import verdict_of
+from advisor.question.from_source import profiled_batch
 from advisor.question.record import Question
 from advisor.records.answer import QuotedDevice
 from advisor.records.device import Precision
@@ -47,7 +47,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
     The precision, and the plan over the GPUs of a machine, are those that the ranking chooses at this batch.
     """
     workload, options, catalog = question.workload, question.options, question.catalog
-    batch = profiled_batch(workload, single_batch(options))
+    batch = profiled_batch(workload, single_batch_of(options.batch))
     machines = [named_machine(name, catalog) for name in on] or _on_offer(options, catalog)
     predictions = predict_on_all(
         workload,
@@ -81,8 +81,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
 
 def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
     """Return one machine for each device and each size of memory that the limits leave."""
-    named = replace(options, device=device_ids(catalog, options.device))
-    offers = select_offers(catalog.offers, options=named, price_kind=price_kind_of(options)).offers
+    offers = select_offers(catalog.offers, options=options, price_kind=price_kind_of(options)).offers
     devices = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
     if not devices:
         raise NothingFitsError("no offer within the limits has a device that is known", hint="`advise rank` says why")
@@ -103,7 +102,7 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
 def device_memory(
     machine: NamedMachine, workload: Workload, *, precision: Precision, plan: Plan | None, batch: int
 ) -> DeviceMemory:
-    """Return the memory of the step on each device of a machine; `batch` is that of all its devices and passes."""
+    """Return the memory of the step on each device of a machine; `batch` is the total of its devices and passes."""
     device, plan = machine.device, plan or Plan()
     (of_pass,) = pass_batches(np.array([batch]), plan).tolist()
     step = Step(workload=workload, batch=of_pass, width=width_of(precision), kind=device.kind, plan=plan)
@@ -117,7 +116,7 @@ def device_memory(
         precision=precision,
         plan=None if plan == Plan() else plan,
         batch=batch,
-        phase=phase_of(workload, int(found.moments[0])),
+        phase=workload.memory[int(found.moments[0])].phase,
         peak_bytes=float(total.mid[0]),
         peak_low_bytes=float(total.low[0]),
         peak_high_bytes=float(total.high[0]),

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
-from difflib import get_close_matches
 from pathlib import Path
 
 from advisor.catalog.find import device_ids
@@ -13,7 +12,7 @@ from advisor.catalog.overlay import shipped_layer
 from advisor.catalog.parse import check_file, parse_catalog
 from advisor.cost.job import price_kind_of
 from advisor.cost.selection import OfferFilter, check_names, price_marks
-from advisor.errors import UsageError
+from advisor.errors import UsageError, did_you_mean
 from advisor.records.options import Options
 from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, PriceKind
 
@@ -43,9 +42,8 @@ def show_prices(catalog: Catalog, name: str, options: Options, *, today: date) -
     rented = (*catalog.offers, *catalog.unpredicted)
     offers = [offer for offer in rented if wanted in (offer.instance.lower(), offer.id.lower())]
     if not offers:
-        known = {offer.instance.lower(): offer.instance for offer in rented}
-        close = get_close_matches(wanted, known, n=3)
-        hint = f"did you mean {', '.join(known[one] for one in close)}?" if close else "`advise prices list` has all"
+        known = (offer.instance for offer in rented)
+        hint = did_you_mean(name, known, otherwise="`advise prices list` has all", most=3)
         raise UsageError(f"no provider rents {name!r}", hint=hint)
     reasons = {rejection.id: rejection.reason for rejection in catalog.rejected}
     return tuple(

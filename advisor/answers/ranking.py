@@ -11,7 +11,7 @@ import numpy as np
 from advisor.answers.alternatives import alternatives
 from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
-from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
+from advisor.catalog.find import exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.api_comparison import compare_with_api
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
@@ -31,10 +31,11 @@ from advisor.predict.anchor import at_timed_batch
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
-from advisor.question.from_source import other_batch, single_batch
+from advisor.question.from_source import other_batch
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
 from advisor.records.device import Device
+from advisor.records.flag_values import single_batch_of
 from advisor.records.machine import LOCAL
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
@@ -80,7 +81,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     selection = select_offers(
         catalog.offers,
-        options=replace(options, device=device_ids(catalog, options.device)),
+        options=options,
         price_kind=job.price,
         today=today,
         errors=catalog.price_errors,
@@ -100,7 +101,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     if LOCAL in options.device:
         selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
     ranking = rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
-    job_batch = single_batch(options) if workload.batch_is_affine else None
+    job_batch = single_batch_of(options.batch) if workload.batch_is_affine else None
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     exchange_rate = exchange_rate_of(catalog, options.currency)
@@ -135,7 +136,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             selection=selection,
             fleet=fleet,
             predictions=predictions,
-            named=device_ids(catalog, options.device),
+            named=options.device,
         ),
         machine_sweep=sweep_machines(
             workload,
@@ -221,11 +222,12 @@ def _check_machine(question: Question) -> None:
     """Raise `UsageError` if the options need this machine, and it is left out or cannot run the model."""
     options = question.options
     is_left_out = options.no_local or question.machine is None
+    included = "leave --no-local out" if options.no_local else ""
     if LOCAL in options.device and is_left_out:
-        hint = "leave --no-local out" if options.no_local else "name a device: `advise devices` says which are where"
+        hint = included or "name another device: `advise devices` lists them"
         raise UsageError("--device local: the machine at hand is left out", hint=hint)
     if options.measure and (is_left_out or question.measuring is None):
-        hint = "leave --no-local out" if options.no_local else "name the model itself, where its step can be run"
+        hint = included or "name the model's own file, on a machine that can run its step"
         raise UsageError("--measure: there is no machine at hand, or no model to run", hint=hint)
 
 

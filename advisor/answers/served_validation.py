@@ -1,11 +1,9 @@
 """Predicts measured requests to served language models, for `advise validate`."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +26,6 @@ from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.served import ServedModel
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import OnProgress, trace_many
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +95,7 @@ def read_served(path: Path) -> list[tuple[ServedRow, int]]:
 
 
 def _row(cells: Mapping[str, str], *, path: Path, line: int) -> ServedRow:
-    row = read_row(_adapter(), cells, path=path, line=line)
+    row = read_row(ServedRow, cells, path=path, line=line)
     least = {"prompt_tokens": 1, "output_tokens": 2, "concurrency": 1, "tensor_parallel": 1, "numa_nodes": 1}
     for column, minimum in least.items():
         value = getattr(row, column)
@@ -113,13 +108,6 @@ def _row(cells: Mapping[str, str], *, path: Path, line: int) -> ServedRow:
     if row.ttft_s is row.tpot_s is row.tokens_per_s is None:
         raise UsageError(f"{path}:{line}: nothing was measured", hint="give ttft_s, tpot_s or tokens_per_s")
     return row
-
-
-@cache
-def _adapter() -> "TypeAdapter[ServedRow]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(ServedRow)
 
 
 def prepare_served(
@@ -148,7 +136,7 @@ def prepare_served(
             workload, _ = as_served(found, options, engines=catalog.engines)
             prepared.append(ServedRun(row=row, file=str(file), line=line, device=device, workload=workload))
         except AdvisorError as error:
-            prepared.extend(_failed(row, file, line, reason=error.message))
+            prepared.append(_failed(row, file, line, reason=error.message))
     return prepared
 
 
@@ -263,16 +251,9 @@ def _plain_roofline(run: ServedRun, mode: ServedMode) -> tuple[float, float]:
     return max(bytes_s, flops / device.peak_flops_per_s[half_unit(device)]) / share, flops
 
 
-def _failed(row: ServedRow, file: Path, line: int, *, reason: str) -> Iterable[FailedRow]:
+def _failed(row: ServedRow, file: Path, line: int, *, reason: str) -> FailedRow:
     measurement = Measurement(
         model=row.model, mode="tpot", precision="bf16", batch=row.concurrency, device=row.device,
         step_s=row.tpot_s or row.ttft_s or 1.0, source=row.source, file=str(file), line=line,
     )  # fmt: skip
-    yield FailedRow(
-        measurement=measurement,
-        device=row.device,
-        kind="unknown",
-        generation="unknown",
-        family=row.model,
-        reason=reason,
-    )
+    return FailedRow(measurement=measurement, device=row.device, family=row.model, reason=reason)

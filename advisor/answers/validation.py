@@ -15,7 +15,6 @@ from advisor.answers.served_validation import ServedRun, is_served_table, predic
 from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
-from advisor.catalog.overlay import load_catalog
 from advisor.devices.local_device import local_devices
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
@@ -27,6 +26,7 @@ from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.row_work import count_rows
 from advisor.predict.step_time import predict
+from advisor.question.from_source import catalog_of
 from advisor.records.device import ANY, Cpu, Device, Gpu, Precision
 from advisor.records.flag_values import is_workload_file
 from advisor.records.measurement import Accuracy, FailedRow, Known, Measurement, PredictedRow
@@ -88,9 +88,7 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
     """
     served = [file for file in files if is_served_table(file)]
     measurements = [one for file in files if file not in served for one in read_measurements(file)]
-    catalog = load_catalog(
-        profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
-    )
+    catalog = catalog_of(options)
     here: dict[str, Device | None] = {}
     if any(_THIS_MACHINES.fullmatch(measurement.device) for measurement in measurements):
         machine = this_machine()
@@ -200,14 +198,7 @@ def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads
     family = family_of(source_of(measurement))
     device, workload = devices[measurement.device], workloads[measurement]
     if isinstance(device, UsageError):
-        return FailedRow(
-            measurement=measurement,
-            device=measurement.device,
-            kind="unknown",
-            generation="unknown",
-            family=family,
-            reason=device.message,
-        )
+        return FailedRow(measurement=measurement, device=measurement.device, family=family, reason=device.message)
     if isinstance(workload, Workload):
         run = Run(measurement=measurement, family=family, device=device, workload=workload)
         wanted = "inference" if measurement.mode == "inference" else "training"

@@ -81,7 +81,7 @@ def _code() -> str:
 
 
 def calibrations_in_force(machine: Machine, catalog: Catalog, *, stored: Stored | None = None) -> Stored:
-    """Return the calibrations valid for this machine's devices now; the problems are those of all files."""
+    """Return the calibrations valid for this machine's devices now, and the problems of all files."""
     found = stored or read_stored()
     return replace(found, calibrations=tuple(one for one in found.calibrations if _holds(one, machine, catalog)))
 

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.fit.coefficients import BY_PRECISION, COMPUTING, Coefficient
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
-from advisor.predict.efficiency import efficiency_of, family_efficiencies, precision_class
+from advisor.predict.efficiency import efficiency_of, family_efficiency, precision_class
 from advisor.predict.lowering import lower
 from advisor.predict.precision import width_of
 from advisor.predict.row_work import count_rows
@@ -275,7 +275,6 @@ def _coefficients(
     """Yield every coefficient that the sample depends on, starting at its value for the precision."""
     families = sample.kernels.families
     first = next(iter(starts.values()))
-    started = dict(zip(families, family_efficiencies(first, families=families), strict=True))
     if sigmas.device is not None:
         for of_device in ((_HOST_RATIO,), (_MEMORY_RATIO,), *((_COMPUTE_RATIO, precision) for precision in starts)):
             yield _coefficient(of_device, 1.0, _RATIO_BOUNDS, sigmas.device)
@@ -284,12 +283,13 @@ def _coefficients(
     for precision, start in starts.items():
         for name in BY_PRECISION:
             yield _coefficient((name, precision), getattr(start, name), _RAMP_BOUNDS, sigmas.scalar)
-        for family, entry in zip(families, family_efficiencies(start, families=families), strict=True):
+        for family in families:
             if family in COMPUTING:
+                entry = family_efficiency(start, family)
                 name_of, sigma = ("compute_ratio", precision, family), sigmas.compute if entry.n else _UNSEEN_LOG_SIGMA
                 yield _coefficient(name_of, entry.compute_ratio, _RATIO_BOUNDS, sigma)
     for family in families:
-        entry = started[family]
+        entry = family_efficiency(first, family)
         sigma = sigmas.memory if entry.n else _UNSEEN_LOG_SIGMA
         yield _coefficient(("memory_ratio", family), entry.memory_ratio, _RATIO_BOUNDS, sigma)
         if family not in COMPUTING:

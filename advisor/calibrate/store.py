@@ -7,7 +7,7 @@ cannot be read is ignored and reported; the next calibration of the device overw
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import platformdirs
@@ -79,14 +79,10 @@ def unwritable() -> str:
 def calibration_text(calibration: Calibration) -> str:
     """Return the text of the file: the header, then the efficiencies."""
     findings = {
-        "at": calibration.at,
-        "n": calibration.n,
-        "planned_count": calibration.planned_count,
-        "median_ape": calibration.median_ape,
-        "warnings": list(calibration.warnings),
-        "host_to_device_bytes_per_s": calibration.host_to_device_bytes_per_s,
-        "precisions": [one.precision for one in calibration.efficiencies],
-    }
+        field.name: getattr(calibration, field.name)
+        for field in fields(calibration)
+        if field.name not in ("key", "efficiencies")
+    } | {"precisions": [one.precision for one in calibration.efficiencies]}
     conditions = asdict(calibration.key)
     lines = [f"{name}: {json.dumps(value)}" for name, value in conditions.items() if value is not None]
     # JSON's strings and lists are YAML too.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar, get_args
 
 from advisor.catalog.fields import RecordT, read_record
-from advisor.catalog.strict_yaml import Node, did_you_mean, read_documents
-from advisor.errors import ProfileError
+from advisor.catalog.strict_yaml import Node, read_documents
+from advisor.errors import ProfileError, did_you_mean
 from advisor.records.billing import ExtraCosts
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
@@ -51,7 +51,7 @@ def read_gpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Gpu]
         _add(gpu, gpus, root)
     for entry in _entries(measured):
         if entry.key not in gpus:
-            raise entry.error("unknown GPU", hint=did_you_mean(entry.key, known=gpus))
+            raise entry.error("unknown GPU", hint=did_you_mean(entry.key, gpus))
         seen = read_record(MeasuredGpu, entry)
         gpu = gpus[entry.key]
         gpus[entry.key] = replace(
@@ -81,7 +81,7 @@ def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu
     for entry in _entries(file):
         identifier = entry.text()
         if identifier not in cpus:
-            raise entry.error(f"no profile describes {identifier!r}", hint=did_you_mean(identifier, known=cpus))
+            raise entry.error(f"no profile describes {identifier!r}", hint=did_you_mean(identifier, cpus))
         named[identifier] = replace(named[identifier], aliases=(*named[identifier].aliases, entry.key))
     return named
 

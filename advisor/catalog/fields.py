@@ -12,7 +12,8 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from advisor.catalog.ranges import range_of
-from advisor.catalog.strict_yaml import Node, did_you_mean
+from advisor.catalog.strict_yaml import Node
+from advisor.errors import did_you_mean
 
 RecordT = TypeVar("RecordT")
 
@@ -37,7 +38,7 @@ def read_record(record: type[RecordT], node: Node, *, zero_allowed: Collection[s
         name, factor = base_unit(entry.key)
         if name not in kinds:
             known = [spelling for field_name in kinds for spelling in _spelled(field_name)]
-            raise entry.error("unknown key", hint=did_you_mean(entry.key, known=known))
+            raise entry.error("unknown key", hint=did_you_mean(entry.key, known))
         if name in found:
             raise entry.error(f"{name} is given twice, in two units", hint="remove one of them")
         found[name] = _read_value(entry, kind=kinds[name], quantity=name, factor=factor, zero_allowed=zero_allowed)

@@ -34,9 +34,14 @@ _SHOWN_COUNT = 5
 def broken_invariants(offers: Sequence[Offer], *, today: date) -> tuple[str, ...]:
     """Return one sentence per implausible price; prices marked as stale or suspect are skipped."""
     found: list[str] = []
+    last_day = today.isoformat()
     for offer in offers:
         found += [f"{offer.id}: {problem}" for problem in (*_out_of_range(offer), *_out_of_order(offer))]
-        found += [f"{offer.id}: {price.kind} is dated {price.date}, after today" for price in _future(offer, today)]
+        found += [
+            f"{offer.id}: {price.kind} is dated {price.date}, after today"
+            for price in _trusted(offer)
+            if price.date > last_day
+        ]
     return (*found, *_per_gpu_prices_of_machines(offers))
 
 
@@ -100,11 +105,6 @@ def _out_of_order(offer: Offer) -> Iterator[str]:
             yield f"{kind} of {usd_per_hour} is above on-demand of {on_demand}"
         if kind.startswith("commit") and usd_per_hour < _LEAST_COMMITMENT_RATIO * on_demand:
             yield f"{kind} of {usd_per_hour} is less than {_LEAST_COMMITMENT_RATIO:.0%} of on-demand of {on_demand}"
-
-
-def _future(offer: Offer, today: date) -> Iterator[Price]:
-    last_day = today.isoformat()
-    return (price for price in _trusted(offer) if price.date > last_day)
 
 
 def _per_gpu_prices_of_machines(offers: Iterable[Offer]) -> Iterator[str]:

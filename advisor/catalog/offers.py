@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from advisor.catalog.device_files import MeasuredInstance
 from advisor.catalog.price_files import Machine, PriceRow
-from advisor.catalog.strict_yaml import Document, did_you_mean
-from advisor.errors import ProfileError
+from advisor.catalog.strict_yaml import Document
+from advisor.errors import ProfileError, did_you_mean
 from advisor.records.device import Cpu, Gpu
 from advisor.records.price import Offer, Rejection, RejectionCode, Tier
 
@@ -162,12 +162,12 @@ def _device_id(row: PriceRow, *, key: str, name: str, ids: Mapping[str, str]) ->
     if name not in ids:
         message = f"no profile describes the {key.upper()} {name!r}"
         path = (*row.node.path[:2], "machine", key)
-        raise row.node.document.error(path, message, hint=did_you_mean(name, known=ids))
+        raise row.node.document.error(path, message, hint=did_you_mean(name, ids))
     return ids[name]
 
 
 def _new_type_error(row: PriceRow, *, known_types: Sequence[str]) -> ProfileError:
-    hint = did_you_mean(row.instance, known=known_types) if known_types else ""
+    hint = did_you_mean(row.instance, known_types) if known_types else ""
     return row.node.document.error(
         row.node.path[:2],
         f"{row.provider} has no type {row.instance!r} so far, and this file does not describe its machine",

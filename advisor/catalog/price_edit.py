@@ -58,7 +58,8 @@ def with_listing(values: Mapping[str, Any], listing: Listing, *, today: str) -> 
     sources |= {source_keys[key]: _source_entry(source, today=today) for key, source in listing.sources.items()}
     _date_unchanged(instances, sources, unchanged=listing.unchanged, today=today)
     new["instances"] = {name: entry for name, entry in instances.items() if entry["usd_per_hour"]}
-    new["sources"] = {key: sources[key] for key in sources if key in _used_sources(new["instances"])}
+    used = {line[kind][1] for line in _lines(new["instances"]) for kind in RENTED_KINDS if kind in line}
+    new["sources"] = {key: source for key, source in sources.items() if key in used}
     instances = new.pop("instances")
     return {**new, "complete": True, "instances": instances}
 
@@ -165,10 +166,6 @@ def _date_unchanged(
         for kind in RENTED_KINDS:
             if kind in line and line[kind][1] in renamed:
                 line[kind] = [line[kind][0], renamed[line[kind][1]]]
-
-
-def _used_sources(instances: Mapping[str, Any]) -> set[str]:
-    return {line[kind][1] for line in _lines(instances) for kind in RENTED_KINDS if kind in line}
 
 
 def _lines(instances: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -27,7 +27,8 @@ from datetime import date, timedelta
 from typing import Literal, cast, get_args
 
 from advisor.catalog.fields import read_number, read_record
-from advisor.catalog.strict_yaml import Document, Node, did_you_mean
+from advisor.catalog.strict_yaml import Document, Node
+from advisor.errors import did_you_mean
 from advisor.records.price import Price, PriceBasis, PriceKind, Tier
 
 RENTED_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "commit_1y", "commit_3y")
@@ -226,7 +227,7 @@ def _read_kinds(node: Node, *, given: Collection[PriceKind]) -> Iterator[PriceKi
     """Yield the prices of the line that a flag applies to."""
     for item in node.items(hint="write [on_demand]"):
         if not isinstance(item.value, str) or item.value not in given:
-            hint = did_you_mean(str(item.value), known=given)
+            hint = did_you_mean(str(item.value), given)
             raise item.error(f"{item.value!r} is not a price of this line", hint=hint)
         yield cast(PriceKind, item.value)
 
@@ -241,7 +242,7 @@ def _read_price(node: Node, *, kind: PriceKind, head: _Head, note: str) -> Price
         key = node[1].text()
         source = head.sources.get(key)
         if source is None:
-            raise node.error(f"no source {key!r} at the top of the file", hint=did_you_mean(key, known=head.sources))
+            raise node.error(f"no source {key!r} at the top of the file", hint=did_you_mean(key, head.sources))
     if source is None:
         raise node.error("this price has no date", hint="add `date: 2026-09-01` at the top of the file")
     return Price(

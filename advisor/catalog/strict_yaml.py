@@ -6,15 +6,14 @@ Repeated keys, anchors, aliases and tags are errors. The C parser does the scann
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from advisor.errors import ProfileError
+from advisor.errors import ProfileError, did_you_mean
 from advisor.files.regular_file import read_regular_file
 
 KeyPath = tuple[str | int, ...]
@@ -122,7 +121,7 @@ class Node:
         """Raise an error unless this is a mapping with known keys only, and with all required ones."""
         for entry in self.entries():
             if entry.key not in known:
-                raise entry.error("unknown key", hint=did_you_mean(entry.key, known=known))
+                raise entry.error("unknown key", hint=did_you_mean(entry.key, known))
         for key in required:
             if key not in self:
                 raise self.error(f"{key} is missing", hint=hint)
@@ -171,16 +170,6 @@ def parse_documents(text: str, *, label: str) -> tuple[Document, ...]:
         raise ProfileError(
             f"not valid YAML: {error.reason} at position {error.position}", where=label, hint="remove that character"
         ) from None
-
-
-def did_you_mean(found: str, *, known: Iterable[str]) -> str:
-    """Return a hint with the closest known word, or with some known words if none is close."""
-    known = sorted(known)
-    close = get_close_matches(found, known, n=1) or get_close_matches(found.lower(), known, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    shown = ", ".join(known[:12])
-    return f"known: {shown}" + (", ..." if len(known) > 12 else "") if known else ""
 
 
 class _Builder:

@@ -22,7 +22,7 @@ matches g5.xlarge, not g5g.xlarge), or a pattern with *.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -30,7 +30,8 @@ from typing import Any, TypeVar
 from advisor.catalog.fields import read_count, read_number, read_record
 from advisor.catalog.owned import read_owned_rows
 from advisor.catalog.price_files import RENTED_KINDS, PriceRow, read_date
-from advisor.catalog.strict_yaml import Document, Node, did_you_mean
+from advisor.catalog.strict_yaml import Document, Node
+from advisor.errors import did_you_mean
 from advisor.records.billing import Extras
 from advisor.records.price import ExchangeRate, Offer, Price, PriceKind, Rejection
 
@@ -86,15 +87,6 @@ def _scope_of(node: Node) -> Scope:
     return Scope(node=node, provider=names("provider"), region=names("region"), family=names("family"))
 
 
-def _read_lines(
-    node: Node, *, read: Callable[[Node, Scope], LineT], keys: Collection[str], example: str
-) -> Iterator[LineT]:
-    """Read a list of lines, each with a scope and some of `keys`; `read` converts a line."""
-    for line in node.items(hint=f"write `- {example}` lines"):
-        line.check_keys((*SCOPE_KEYS, *keys))
-        yield read(line, _scope_of(line))
-
-
 def _check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: Sequence[Rejection]) -> None:
     """Raise `ProfileError` for a name that matches no offer and no rejected offer, and so has no effect."""
     rows: list[Offer | Rejection] = [*offers, *rejected]
@@ -108,7 +100,7 @@ def _check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: 
         for key, names in known.items():
             for name in getattr(scope, key):
                 if name.lower() not in folded[key]:
-                    hint = did_you_mean(name, known=names)
+                    hint = did_you_mean(name, names)
                     raise scope.node[key].error(f"no offer has {key} {name!r}", hint=hint)
         for family in scope.family:
             if not any(is_of_family(instance, family) for instance in instances):
@@ -183,7 +175,11 @@ def read_terms(document: Document) -> Terms:
         read_number(markup, zero_allowed=True)
 
     def lines(key: str, read: Callable[[Node, Scope], LineT], *keys: str, example: str) -> tuple[LineT, ...]:
-        return tuple(_read_lines(root.get(key, []), read=read, keys=keys, example=example))
+        found = []
+        for line in root.get(key, []).items(hint=f"write `- {example}` lines"):
+            line.check_keys((*SCOPE_KEYS, *keys))
+            found.append(read(line, _scope_of(line)))
+        return tuple(found)
 
     def scope(key: str) -> Scope | None:
         if key not in root:

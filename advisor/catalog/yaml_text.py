@@ -35,7 +35,8 @@ def device_yaml(device: Gpu | Cpu, *, comments: Sequence[str]) -> str:
     for field in fields(device):
         value = getattr(device, field.name)
         if field.default is MISSING or value != field.default:
-            lines.append(f"{field.name}: {_scalar(value)}")
+            text = _number(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+            lines.append(f"{field.name}: {text}")
     return "\n".join(lines) + "\n"
 
 
@@ -86,12 +87,6 @@ def _needs_lines(value: Any) -> bool:
 
 def _is_script(value: Any) -> bool:
     return isinstance(value, str) and _LINES.fullmatch(value) is not None
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, float):
-        return _number(value)
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _number(value: float) -> str:

@@ -7,7 +7,7 @@ import click
 from click.core import ParameterSource
 
 from advisor.cli.commands import command_names
-from advisor.errors import EXIT_MEANINGS, ExitCode, UsageError
+from advisor.errors import EXIT_MEANINGS, ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -100,12 +100,8 @@ class SourceCommand(Command):
         """Gather what is asked, and start the trace; raise `UsageError` if arguments follow SOURCE without `--run`."""
         source, following = ctx.params["source"], ctx.params["script_args"]
         if following and not ctx.params["run"]:
-            from difflib import get_close_matches
-
-            close = get_close_matches(source, command_names(), n=1)
-            hint = f"did you mean the command {close[0]}?" if close else _SCRIPT_HINT
             problem = f"{following[0]!r} follows the source {source!r}, but only one source is allowed"
-            raise UsageError(problem, hint=hint)
+            raise UsageError(problem, hint=did_you_mean(source, command_names(), otherwise=_SCRIPT_HINT))
         super().gather_options(ctx)
         asked = Asked(**{name: ctx.params.pop(name) for name in ("source", "run", "script_args", "options")})
         if self._traces_early:

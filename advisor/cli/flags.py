@@ -1,4 +1,4 @@
-"""Makes click's flags: those of the fields of `Options`, which the record defines, and those of single commands."""
+"""Makes click's flags: from the fields of `Options`, and for single commands."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, fields

@@ -5,14 +5,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from advisor.cli.terminal import write_stdout
-from advisor.errors import UsageError
+from advisor.errors import UsageError, did_you_mean
 from advisor.files.whole_file import write_whole
 from advisor.report.content import View
 
@@ -63,12 +62,9 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
     path = Path(text)
     formats = {suffix: name for name, suffix in suffixes.items()}
     if path.suffix.lower() not in formats:
-        close = get_close_matches(text.lower(), list(suffixes), n=1)
         listed = ", ".join(f"{name} (*{suffix})" for name, suffix in suffixes.items())
-        raise UsageError(
-            f"-o {text}: not a format, and not a file with the suffix of one",
-            hint=f"did you mean {close[0]}?" if close else f"formats: {listed}",
-        )
+        hint = did_you_mean(text, suffixes, otherwise=f"formats: {listed}")
+        raise UsageError(f"-o {text}: not a format, and not a file with the suffix of one", hint=hint)
     if not path.parent.is_dir():
         raise UsageError(f"-o {text}: folder {path.parent} does not exist", hint="create the folder first")
     return Output(format=formats[path.suffix.lower()], path=path)

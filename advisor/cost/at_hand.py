@@ -62,7 +62,7 @@ def fastest(quotes: Iterable[Quote]) -> Quote | None:
 
 def _priced(local: LocalDevice, device: Device, *, owned: Sequence[Offer]) -> PricedOffer:
     is_gpu = device.kind == "gpu"
-    same = (offer for offer in owned if (offer.gpu == device.id if is_gpu else _is_cpu_offer(offer, device)))
+    same = (one for one in owned if (one.gpu == device.id if is_gpu else one.gpu is None and one.cpu == device.id))
     own = next(same, None)
     paid = own.prices[0] if own else None
     price = Price(
@@ -88,7 +88,3 @@ def _priced(local: LocalDevice, device: Device, *, owned: Sequence[Offer]) -> Pr
         prices=(price,),
     )
     return PricedOffer(offer=offer, price=price)
-
-
-def _is_cpu_offer(offer: Offer, device: Device) -> bool:
-    return offer.gpu is None and offer.cpu == device.id

@@ -12,8 +12,8 @@ from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 
 TOLERATED_RATIO = 1.02
-"""Cost of a smaller batch over that of the cheapest one up to which it is preferred: far less than the error of any
-prediction, and a smaller batch leaves memory for what no prediction knows."""
+"""Up to this cost, relative to the cheapest batch, a smaller batch is preferred: far less than the error of any
+prediction, and a smaller batch leaves memory for allocations that no prediction knows."""
 KNEE_RATIO = 1.05
 """Tokens per second at more requests in flight over those at the number chosen, at most."""
 

@@ -9,7 +9,6 @@ from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits
 from advisor.records.flag_values import flag_name, single_batch_of
-from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.price import PriceKind
 from advisor.records.script import Script
@@ -27,49 +26,20 @@ def price_kind_of(options: Options) -> PriceKind:
 
 
 def job_for(workload: Workload, options: Options) -> Job:
-    """Return the job that runs the workload; see `job_of`."""
-    return job_of(
-        options,
-        source_batch=workload.batch,
-        inputs=workload.inputs,
-        generation=workload.generation,
-        script=workload.script,
-        weight_bytes=_weight_bytes(workload),
-    )
-
-
-def _weight_bytes(workload: Workload) -> float:
-    """Return the size of the file of weights: as traced, or for a served LLM with its floats in 16 bits."""
-    if workload.generation is None or not workload.memory:
-        return float(workload.parameter_bytes)
-    stored = workload.memory[0].parameters
-    return (stored.low[0] + stored.full[0]) / 2 + stored.other[0]
-
-
-def job_of(
-    options: Options,
-    *,
-    source_batch: int,
-    inputs: Sequence[Operand] = (),
-    generation: Generation | None = None,
-    script: Script | None = None,
-    weight_bytes: float = 0.0,
-) -> Job:
     """Return the job: `--samples` x `--epochs`, `--steps`, `--tokens`, a service, or an assumed million samples.
 
-    A step has the batch size of `--batch` if that is a single number, else the source's own. `inputs` are the inputs
-    of one step, from which the tokens per sample are read; with a `generation` these are prompt and output tokens.
+    A step has the batch size of `--batch` if that is a single number, else the workload's own. The tokens per sample
+    are read from the inputs of the step; for a served LLM these are prompt and output tokens.
 
     Raises `UsageError` if the flags that give the size contradict each other or the mode, or the job is too large.
     """
     _check_sizes(options)
+    generation, script = workload.generation, workload.script
     _check_latency(options, is_served=generation is not None)
     text = options.batch.strip()
-    batch = text or (str(source_batch) if options.mode == "training" else "auto")
-    per_sample = tokens_per_sample(inputs)
-    if generation is not None:
-        per_sample = generation.token_count
-    samples = _sample_count(options, batch=single_batch_of(text) or source_batch, tokens_per_sample=per_sample)
+    batch = text or (str(workload.batch) if options.mode == "training" else "auto")
+    per_sample = tokens_per_sample(workload.inputs) if generation is None else generation.token_count
+    samples = _sample_count(options, batch=single_batch_of(text) or workload.batch, tokens_per_sample=per_sample)
     if samples > _MOST_SAMPLES:
         raise UsageError(f"the job has {samples:.0e} samples in all", hint=f"give at most {_MOST_SAMPLES:.0e}")
     return Job(
@@ -88,7 +58,7 @@ def job_of(
         requests_per_second=options.requests_per_second,
         max_utilization=options.max_utilization,
         generation=generation,
-        weight_bytes=weight_bytes,
+        weight_bytes=_weight_bytes(workload),
         checkpoint_every_s=options.checkpoint_every,
         loader_s_per_sample=options.loader_s_per_sample,
         loader_workers=options.loader_workers,
@@ -104,6 +74,14 @@ def _limits(options: Options) -> JobLimits:
         if value is not None:
             values[one.name] = getattr(value, part) if part else value
     return JobLimits(**values)
+
+
+def _weight_bytes(workload: Workload) -> float:
+    """Return the size of the file of weights: as traced, or for a served LLM with its floats in 16 bits."""
+    if workload.generation is None or not workload.memory:
+        return float(workload.parameter_bytes)
+    stored = workload.memory[0].parameters
+    return (stored.low[0] + stored.full[0]) / 2 + stored.other[0]
 
 
 def _own_precision(script: Script) -> str:

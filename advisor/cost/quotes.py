@@ -144,7 +144,7 @@ def quotes_of(
                 instance=offer.instance,
                 vcpus=offer.vcpus,
                 device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, offer.gpu_count)),
-                gpus_used=_gpu_count(plan) if device.kind == "gpu" else 0,
+                gpus_used=(plan or Plan()).gpu_count if device.kind == "gpu" else 0,
                 price_kind=price.kind,
                 price_basis=price.basis,
                 usd_per_hour=price.usd_per_hour,
@@ -227,11 +227,6 @@ def plan_at(predictions: Predictions, at: tuple[int, int]) -> Plan | None:
     scaling = predictions.scaling
     plan = None if scaling is None else scaling.plans[scaling.plan[at]]
     return None if plan == Plan() else plan
-
-
-def _gpu_count(plan: Plan | None) -> int:
-    """Return the number of GPUs on all machines of the plan."""
-    return 1 if plan is None else plan.data * plan.tensor * plan.pipeline
 
 
 def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferTerms, job: Job) -> tuple[JobCosts, ...]:

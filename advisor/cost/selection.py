@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from difflib import get_close_matches
 
 from advisor.cost.leading import best_of
 from advisor.cost.price_trust import NO_ERRORS, price_trust
-from advisor.errors import UsageError
+from advisor.errors import UsageError, did_you_mean
 from advisor.records.answer import Quote
 from advisor.records.options import DropPrices, Options
 from advisor.records.price import (
@@ -31,8 +30,8 @@ _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
     "old": ("STALE", "SUSPECT", "OLD"),
 }
 
-_CLOSE_NAME, _CLOSE_TYPE = 0.6, 0.8
-"""Similarity from which a name or an instance type is suggested; most types of a cloud share half their letters."""
+_CLOSE_TYPE = 0.8
+"""Similarity from which an instance type is suggested; most types of a cloud share half their letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,13 +205,9 @@ def _why_apart(offer: Offer, *, is_chosen: bool) -> Cause | None:
     return Cause(code="marketplace") if offer.tier == "marketplace" and not is_chosen else None
 
 
-def _check_known(
-    flag: str, asked: Sequence[str], known: set[str], *, otherwise: str = "", cutoff: float = _CLOSE_NAME
-) -> None:
-    folded = {name.lower(): name for name in known}
+def _check_known(flag: str, asked: Sequence[str], known: set[str], *, otherwise: str = "", cutoff: float = 0.6) -> None:
+    folded = {name.lower() for name in known}
     for name in asked:
         if name.lower() not in folded:
-            close = get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)
-            otherwise = otherwise or f"use one of {', '.join(sorted(known))}"
-            hint = f"did you mean {folded[close[0]]}?" if close else otherwise
+            hint = did_you_mean(name, known, otherwise=otherwise, cutoff=cutoff)
             raise UsageError(f"--{flag} {name}: no offer has it", hint=hint)

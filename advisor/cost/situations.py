@@ -13,7 +13,7 @@ from advisor.records.prediction import Predictions
 DECADES = tuple(10**power for power in range(DECADE_COUNT + 1))
 """Crossings between these points are located exactly; only `advise breakeven` sees two within a decade."""
 _MOST_COST_RATIO = 2.0
-"""Cost over that of the cheapest offer up to which a faster one is a choice."""
+"""Up to this cost, relative to the cheapest offer, a faster one is a choice."""
 
 
 def situations_of(market: KindMarket, predictions: Predictions, *, job: Job) -> tuple[Situation, ...]:
@@ -39,7 +39,7 @@ def _at(curve: Curve, place: int, *, kind: SituationKind) -> Situation:
 
 
 def choices_of(quotes: Sequence[Quote], *, job: Job) -> Mapping[Choice, Quote]:
-    """Return the cheapest quote, the fastest of at most twice its cost, and that of these with the least cost x time.
+    """Return the cheapest quote and, among those of at most twice its cost, the fastest and the least cost x time.
 
     Only quotes that may lead count, if there are any. The time is that of the job, or a service's 99th percentile.
     """

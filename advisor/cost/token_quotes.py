@@ -26,22 +26,18 @@ def token_quote(
     if tokens is None or generation is None:
         return None
 
-    def first() -> Interval:
-        """Return the time to first token, whose error is its own."""
-        mid = float(tokens.first_s[device, batch])
-        if tokens.first_log_spread is None:
-            return interval(tokens.first_s)
-        factor = math.exp(Z_90 * float(tokens.first_log_spread[device, batch]))
-        return Interval(mid=mid, low=mid / factor, high=mid * factor)
-
     def interval(times_s: FloatArray) -> Interval:
         mid, low, high = (step_s / step_s[0] * times_s[device, batch]).tolist()
         return Interval(mid=mid, low=low, high=high)
 
+    ttft_s = interval(tokens.first_s)
+    if tokens.first_log_spread is not None:  # the time to first token has an error of its own
+        factor = math.exp(Z_90 * float(tokens.first_log_spread[device, batch]))
+        ttft_s = Interval(mid=ttft_s.mid, low=ttft_s.mid / factor, high=ttft_s.mid * factor)
     per_million = job_usd / job.samples * 1e6
     compute_bound_from = float(tokens.compute_bound_from[device, batch])
     return TokenQuote(
-        ttft_s=first(),
+        ttft_s=ttft_s,
         tpot_s=interval(tokens.between_s),
         decode_s=float(tokens.pass_s[device, batch]),
         output_tokens_per_s=float(predictions.batches[batch] * generation.output_tokens / step_s[0]),

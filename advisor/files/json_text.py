@@ -3,14 +3,25 @@
 import json
 import math
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import DocumentError, LoadError
+from advisor.files.regular_file import read_regular_file
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 _T = TypeVar("_T")
+
+
+def read_json(path: Path, *, hint: str) -> Any:
+    """Return the document in a file; raise `LoadError` if it cannot be read or is not valid."""
+    try:
+        text = read_regular_file(path)
+    except OSError as error:
+        raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
+    return parse_json(text, where=str(path), hint=hint)
 
 
 def parse_json(text: bytes, *, where: str, hint: str) -> Any:
@@ -38,7 +49,8 @@ def parse_json(text: bytes, *, where: str, hint: str) -> Any:
 
 
 @cache
-def _adapter(kind: Any) -> "TypeAdapter[Any]":
+def adapter_of(kind: Any) -> "TypeAdapter[Any]":
+    """Return the validator and serializer of a type; making one of a large record takes a tenth of a second."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -50,7 +62,7 @@ def read_as(kind: type[_T], document: Any, *, where: str, hint: str) -> _T:
 
     try:
         # Validated as JSON because strict mode (no "3" for 3, no true for 1) accepts a list for a tuple only there.
-        record: _T = _adapter(kind).validate_json(json.dumps(document), strict=True)  # type: ignore[arg-type] # a class
+        record: _T = adapter_of(kind).validate_json(json.dumps(document), strict=True)  # type: ignore[arg-type] # a class
         return record
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]

@@ -17,8 +17,8 @@ from advisor.records.prediction import FloatArray
 ROBUST_LOG_SCALE = 0.1
 """The residual beyond which rows and priors count in proportion."""
 PRIOR_WEIGHT = 0.3
-"""The residual of a coefficient that is one standard deviation of its prior off: that of a row of weight 1 that is 35 %
-off. Rows of one group have correlated errors, so they say less than as many independent ones."""
+"""The residual of a coefficient that is one standard deviation of its prior off, equal to the residual of a row of
+weight 1 that is 35 % off. Rows of one group have correlated errors, so they say less than as many independent ones."""
 
 
 def robust(scale: FloatArray | float) -> Callable[[FloatArray], FloatArray]:

@@ -2,25 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from advisor.records.answer import Quote
 from advisor.records.launch_task import LaunchMachine
 
 TYPED_PROVIDERS = frozenset({"aws", "azure", "gcp"})
 """Providers whose machines are selected by type name; machines of other providers are selected by GPU."""
-
-
-def machine_of(quote: Quote) -> LaunchMachine:
-    """Return the machines of a quote."""
-    return LaunchMachine(
-        provider=quote.provider,
-        tier=quote.tier,
-        region=quote.region,
-        instance=quote.instance,
-        device=quote.device,
-        price_kind=quote.price_kind,
-        instance_count=quote.instance_count,
-        gpus_used=quote.gpus_used,
-    )
 
 
 def why_unknown(machine: LaunchMachine, *, providers: Collection[str], gpu_names: Mapping[str, str]) -> str:

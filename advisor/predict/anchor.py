@@ -51,8 +51,11 @@ def _carried(predictions: Predictions, anchor: Anchor) -> Predictions:
 
     Calibrated devices are left out, since they are fitted to their own timings.
     """
-    rows = _rows(predictions, lambda device, precision: _is_alike(anchor, device, precision))
-    rows = np.array([row for row in rows if predictions.time_sources[row, 0] != "calibrated"], dtype=np.intp)
+
+    def is_alike(device: Device, precision: Precision) -> bool:
+        return device.kind == anchor.device.kind and precision_class(precision) == precision_class(anchor.precision)
+
+    rows = [row for row in _rows(predictions, is_alike) if predictions.time_sources[row, 0] != "calibrated"]
     alike = np.zeros(predictions.step_s.shape, dtype=np.bool_)
     alike[rows] = predictions.bound[rows] == anchor.bound
     step_s, low_s, high_s, log_spread = (
@@ -68,9 +71,10 @@ def _carried(predictions: Predictions, anchor: Anchor) -> Predictions:
 
 
 def _timed(predictions: Predictions, anchor: Anchor) -> Predictions:
-    """Replace the prediction of the timed step by its time, on devices of the same model."""
-    rows = _rows(predictions, lambda device, precision: _is_same(anchor, device, precision))
-    cells = np.ix_(rows, np.flatnonzero(predictions.batches == anchor.batch))
+    """Replace the prediction of the timed step by its time: on the same GPU, or the same CPU with as many cores."""
+    timed = (anchor.device.id, anchor.device.core_count, anchor.precision)
+    rows = _rows(predictions, lambda device, precision: (device.id, device.core_count, precision) == timed)
+    cells = np.ix_(np.array(rows, dtype=np.intp), np.flatnonzero(predictions.batches == anchor.batch))
     log_spread = float(np.log(anchor.step_high_s / anchor.step_low_s) / (2 * Z_90))
     found = {
         "step_s": anchor.step_s,
@@ -95,10 +99,10 @@ def _array(predictions: Predictions, name: str) -> Any:
     return array.copy()
 
 
-def _rows(predictions: Predictions, wanted: Callable[[Device, Precision], bool]) -> IndexArray:
+def _rows(predictions: Predictions, wanted: Callable[[Device, Precision], bool]) -> list[int]:
     """Return the devices, each predicted in one precision, for which the condition holds."""
     pairs = enumerate(zip(predictions.devices, predictions.precisions[:, 0], strict=True))
-    return np.array([row for row, (device, used) in pairs if used is not None and wanted(device, used)], dtype=np.intp)
+    return [row for row, (device, used) in pairs if used is not None and wanted(device, used)]
 
 
 def at_timed_batch(predictions: Predictions, indices: IndexArray) -> Predictions:
@@ -109,14 +113,3 @@ def at_timed_batch(predictions: Predictions, indices: IndexArray) -> Predictions
     timed = np.array([index for index in indices if predictions.measured[index].any()], dtype=np.intp)
     fits[timed] &= predictions.measured[timed]
     return replace(predictions, fits=fits)
-
-
-def _is_alike(anchor: Anchor, device: Device, precision: Precision) -> bool:
-    is_same_class = precision_class(precision) == precision_class(anchor.precision)
-    return device.kind == anchor.device.kind and is_same_class
-
-
-def _is_same(anchor: Anchor, device: Device, precision: Precision) -> bool:
-    """Return whether it is the same GPU, or the same CPU with as many cores, at the same precision."""
-    timed = anchor.device
-    return (device.id, device.core_count, precision) == (timed.id, timed.core_count, anchor.precision)

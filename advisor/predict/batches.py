@@ -8,12 +8,13 @@ from advisor.errors import UsageError
 from advisor.predict.join import join_batches
 from advisor.records.answer import BOUNDS
 from advisor.records.flag_values import single_batch_of
+from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
-from advisor.records.workload import Mode
+from advisor.records.workload import Mode, Workload
 
 MAX_CANDIDATES = 20
 _LARGEST_AUTO = 4096
-"""Where `auto` ends, unless a device is still bound by overheads there: see `predict_growing`."""
+"""The largest batch of `auto`, unless overheads still bound a device there: see `predict_growing`."""
 _OVERHEADS = [BOUNDS.index("dispatch"), BOUNDS.index("launch")]
 _HINT = "write 32, or 16,32,64, or 8..256, or auto"
 
@@ -40,6 +41,12 @@ def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "-
             f"{flag} {text}: {len(candidates)} sizes, but at most {MAX_CANDIDATES} can be compared", hint=_HINT
         )
     return np.array(sorted(candidates), dtype=np.intp)
+
+
+def batches_of(workload: Workload, options: Options) -> IndexArray:
+    """Return the batch sizes of `--batch`; the workload's own alone if its dimensions are not affine in the batch."""
+    asked = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
+    return asked if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
 
 
 def is_auto(text: str, *, mode: Mode) -> bool:

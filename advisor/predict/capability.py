@@ -38,7 +38,7 @@ FP32_FLOPS_PER_CYCLE: Mapping[str, float] = {
 
 _AVX2_FLOPS_PER_CYCLE = 32.0
 _FP32_FLOPS_PER_CYCLE_BY_ISA = (("avx2", _AVX2_FLOPS_PER_CYCLE), ("sve", 16.0), ("asimd", 16.0))
-"""For generations not listed: that of the narrowest core with the instruction set."""
+"""For generations that are not listed: the narrowest core with the instruction set."""
 
 _AVX512_CLOCK_RATIO = 0.7
 """Clock of Intel's cores in AVX-512 code over their sustained clock in other code. The all-core turbo of Cascade Lake

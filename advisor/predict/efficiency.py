@@ -1,6 +1,6 @@
 """Selects the fitted efficiency that applies to a device at a precision."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -79,9 +79,12 @@ def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequenc
     return max(fitting, key=lambda pair: pair[0])[1]
 
 
-def family_efficiencies(efficiency: Efficiency, *, families: Iterable[str]) -> list[FamilyEfficiency]:
-    """Return the entry of each family, or of its nearest replacement if the family has none."""
-    return [_entry(efficiency, family) for family in families]
+def family_efficiency(efficiency: Efficiency, family: str) -> FamilyEfficiency:
+    """Return the entry of a family, or of its nearest replacement if the family has none."""
+    entries = efficiency.families
+    if family == QUANTIZED_PRODUCT:  # not measured: assumed as fast as other matmuls, with an unknown family's spread
+        return replace(family_efficiency(efficiency, "matmul"), log_spread=entries[ANY].log_spread)
+    return next(entries[name] for name in (family, *_STAND_INS.get(family, ()), ANY) if name in entries)
 
 
 def distinct_efficiencies(efficiencies: Sequence[Efficiency]) -> tuple[list[Efficiency], IndexArray]:
@@ -92,10 +95,3 @@ def distinct_efficiencies(efficiencies: Sequence[Efficiency]) -> tuple[list[Effi
     found = {id(efficiency): efficiency for efficiency in efficiencies}
     places = {key: place for place, key in enumerate(found)}
     return list(found.values()), np.array([places[id(efficiency)] for efficiency in efficiencies], dtype=np.intp)
-
-
-def _entry(efficiency: Efficiency, family: str) -> FamilyEfficiency:
-    entries = efficiency.families
-    if family == QUANTIZED_PRODUCT:  # not measured: assumed as fast as other matmuls, with an unknown family's spread
-        return replace(_entry(efficiency, "matmul"), log_spread=entries[ANY].log_spread)
-    return next(entries[name] for name in (family, *_STAND_INS.get(family, ()), ANY) if name in entries)

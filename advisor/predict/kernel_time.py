@@ -127,7 +127,7 @@ class Kernels:
     blocks: _Length
     """Thread blocks; practically infinite if the kernel does not assign one to each token."""
     dispatches: _Count
-    """Operators that the host dispatches in eager mode, without those of backward."""
+    """Operators that the host dispatches in eager mode, except in backward."""
     backward_dispatches: _Count
     compiled_dispatches: _Count
     """Kernels that compiled code launches."""

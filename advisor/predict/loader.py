@@ -102,5 +102,5 @@ def _machines_and_gpus(predictions: Predictions) -> tuple[FloatArray, FloatArray
         ones = np.ones((len(predictions.devices), len(predictions.batches)))
         return ones, ones
     machines = np.array([plan.machines for plan in scaling.plans], dtype=np.float64)[scaling.plan]
-    gpus = np.array([plan.data * plan.tensor * plan.pipeline for plan in scaling.plans], dtype=np.float64)
+    gpus = np.array([plan.gpu_count for plan in scaling.plans], dtype=np.float64)
     return machines, gpus[scaling.plan] / machines

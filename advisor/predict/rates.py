@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
+from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
@@ -70,7 +70,7 @@ def rate_table(
     """Return the rates of each device at its own efficiency, for these kernel families and these of `UNITS`."""
     pairs = list(zip(devices, efficiencies, strict=True))
     distinct, which = distinct_efficiencies(efficiencies)
-    entries = [family_efficiencies(efficiency, families=families) for efficiency in distinct]
+    entries = [[family_efficiency(efficiency, family) for family in families] for efficiency in distinct]
 
     def of_family(name: str) -> FloatArray:
         """Return a field of `FamilyEfficiency`, NaN where it is None."""
@@ -107,7 +107,7 @@ def full_core_count(device: Device, efficiency: Efficiency) -> float:
 
 
 def lone_block_ratio(device: Device, efficiency: Efficiency) -> float:
-    """Return the throughput of an SM with a single block relative to `REFERENCE_CLOCK_HZ`: that of its clock."""
+    """Return the throughput of an SM with a single block relative to `REFERENCE_CLOCK_HZ`: its clock alone counts."""
     return device.clock_hz / REFERENCE_CLOCK_HZ
 
 

@@ -7,8 +7,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
-from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Kernels, KernelTimes, Rates, kernel_times
+from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
+from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Kernels, Rates, kernel_times
 from advisor.predict.rates import rate_table
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Layout
@@ -76,13 +76,14 @@ def step_times(
     A GPU in several machines runs the same kernels in the same time, so that is computed once.
     """
     first, place = _distinct_kernel_times(devices, efficiencies)
-    times = times_by_kernel(
+    rates = rates_by_kernel(
         kernels,
         devices=[devices[index] for index in first],
         efficiencies=[efficiencies[index] for index in first],
         plain_efficiencies=plain_efficiencies and [plain_efficiencies[index] for index in first],
         layout=layout,
     )
+    times = kernel_times(kernels, rates)
     calls = kernels.calls[:, np.newaxis]
     kernel_s = times.total_s * calls
     family_s = _summed(kernel_s, by=kernels.family, count=len(kernels.families))[:, place]
@@ -91,7 +92,8 @@ def step_times(
     dispatch_s = dispatch_times(kernels, devices=devices, efficiencies=efficiencies)
     work_s = [(part * calls).sum(axis=1)[place] for part in (times.compute_s, times.memory_s, times.launch_s)]
     if kind == "gpu":
-        transfer_s = np.outer([_seconds_per_transferred_byte(device) for device in devices], kernels.transfer_bytes)
+        copied_per_s = [device.host_to_device_bytes_per_s for device in devices]
+        transfer_s = np.outer([1 / rate if rate else 0.0 for rate in copied_per_s], kernels.transfer_bytes)
         busy_s = device_s + first_dispatch_s(kernels, dispatch_s)
         mid_s = np.maximum(busy_s, np.maximum(dispatch_s, transfer_s))
         bound = np.argmax(work_s, axis=0)
@@ -127,21 +129,6 @@ def _distinct_kernel_times(
             first.append(index)
         place.append(places[key])
     return first, np.array(place, dtype=np.intp)
-
-
-def times_by_kernel(
-    kernels: Kernels,
-    *,
-    devices: Sequence[Device],
-    efficiencies: Sequence[Efficiency],
-    plain_efficiencies: Sequence[Efficiency] | None = None,
-    layout: Layout,
-) -> KernelTimes:
-    """Return the seconds of one call of every kernel, (devices, kernels, batches)."""
-    rates = rates_by_kernel(
-        kernels, devices=devices, efficiencies=efficiencies, plain_efficiencies=plain_efficiencies, layout=layout
-    )
-    return kernel_times(kernels, rates)
 
 
 def rates_by_kernel(
@@ -203,11 +190,6 @@ def _shares(parts_s: FloatArray) -> FloatArray:
     return shares
 
 
-def _seconds_per_transferred_byte(device: Device) -> float:
-    rate = device.host_to_device_bytes_per_s
-    return 1 / rate if rate else 0.0
-
-
 def _log_spreads(
     kernels: Kernels,
     family_s: FloatArray,
@@ -223,13 +205,12 @@ def _log_spreads(
     """
     shares = _shares(family_s)
     distinct, which = distinct_efficiencies(efficiencies)
-    entries = [family_efficiencies(efficiency, families=kernels.families) for efficiency in distinct]
-    spreads = np.array([[entry.log_spread for entry in row] for row in entries])[which]
+    spreads = np.array([[family_efficiency(one, family).log_spread for family in kernels.families] for one in distinct])
 
     def spread_of(name: str) -> FloatArray:
         return np.array([getattr(efficiency, f"{name}_log_spread") for efficiency in distinct])[which, np.newaxis]
 
-    of_families: FloatArray = (shares**2 * spreads.T[:, :, np.newaxis] ** 2).sum(axis=0)
+    of_families: FloatArray = (shares**2 * spreads[which].T[:, :, np.newaxis] ** 2).sum(axis=0)
     of_figures = np.array(
         [_unknown_log_spread(device, fit) for device, fit in zip(devices, efficiencies, strict=True)]
     )[:, np.newaxis]

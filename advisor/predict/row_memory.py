@@ -15,7 +15,7 @@ from advisor.records.prediction import FloatArray
 from advisor.records.workload import Row, Workload
 
 _KEPT_COUNT = 8
-"""Cached tables: one answer needs those of few workloads, at three widths, hundreds of times."""
+"""Cached tables: one answer reads the same few, of a few workloads at three widths, hundreds of times."""
 _ELEMENTS_AT_ONCE = 2**20
 _DROPOUT_SCORES = 3
 """Tensors of the size of the attention scores that the math path keeps for backward: softmax, mask, their product."""

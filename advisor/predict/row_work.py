@@ -42,7 +42,7 @@ class RowWork:
     """Bytes of the casts before or after the call."""
     cast_count: int
     parameter_cast_bytes: FloatArray
-    """Bytes of the casts that torch.compile cannot fuse: those of parameters."""
+    """Bytes of the casts of parameters, which torch.compile cannot fuse."""
     parameter_cast_count: int
     compiled_bytes: FloatArray
     """Bytes that torch.compile reads and writes, without parameters; zero in eager mode."""

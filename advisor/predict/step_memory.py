@@ -12,7 +12,7 @@ from advisor.predict.row_work import refusing_rows
 from advisor.records.device import DeviceKind
 from advisor.records.device_memory import MemoryPart, Verdict
 from advisor.records.prediction import FloatArray, IndexArray
-from advisor.records.workload import MemoryLine, Phase, Row, StoredBytes, Workload
+from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
 
 _TRACED: Mapping[MemoryPart, str] = {
     "parameters": "parameters",
@@ -120,21 +120,11 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
     return StepMemory(parts=parts, moments=worst, kind=kind)
 
 
-def peak_memory_bytes(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> FloatArray:
-    """Return the most likely peak memory, (batches,)."""
-    return step_memory(workload, batches=batches, width=width, kind=kind).total.mid
-
-
 def verdict_of(*, low_bytes: float, high_bytes: float, memory_bytes: float) -> Verdict:
     """Return "fits", "tight" or "does not fit" for a peak between `low_bytes` and `high_bytes`."""
     if high_bytes <= memory_bytes:
         return "fits"
     return "tight" if low_bytes <= memory_bytes else "does not fit"
-
-
-def phase_of(workload: Workload, moment: int) -> Phase:
-    """Return the phase of a memory line, given by index."""
-    return workload.memory[moment].phase
 
 
 def _moment(

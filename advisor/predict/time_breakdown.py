@@ -49,7 +49,7 @@ def explain_step(
     layout: Layout = "nchw",
     compile_mode: CompileMode = "eager",
 ) -> ExplainedStep:
-    """Break down a predicted step; `name` is shown for the device, of which its machine has `device_count`."""
+    """Break down a predicted step; `name` is shown for the device; its machine has `device_count` of them."""
     efficiency = efficiency_of(device, precision=predicted.precision, efficiencies=efficiencies)
     is_tf32 = precision_class(predicted.precision) == "tf32"
     plain = efficiency_of(device, precision="fp32", efficiencies=efficiencies) if is_tf32 else None

@@ -29,7 +29,11 @@ def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
     if generation.weights != "auto":
         raise ValueError(f"{workload.name} has weights in {generation.weights}")
     dtype = _DTYPES[weights]
-    stored_bytes = sum(_stored_bytes(row) for row in workload.rows if row.phase == "prefill")
+    stored_bytes = sum(
+        row.count * constant_bytes(row.inputs[index], dtype="float32")
+        for row in workload.rows
+        for index in (_matrices(row) if row.phase == "prefill" else ())
+    )
     ratio = ITEMSIZE_BYTES[dtype] / ITEMSIZE_BYTES["float32"]
 
     def moved(parameters: StoredBytes) -> StoredBytes:
@@ -53,10 +57,6 @@ def _matrices(row: Row) -> list[int]:
         for index, operand in enumerate(row.inputs)
         if operand.dtype == "float32" and is_constant(operand) and len(operand.shape) >= _MATRIX_DIMS
     ]
-
-
-def _stored_bytes(row: Row) -> float:
-    return sum(row.count * constant_bytes(row.inputs[index], dtype="float32") for index in _matrices(row))
 
 
 def _stored_in(row: Row, dtype: str) -> Row:

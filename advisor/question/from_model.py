@@ -15,10 +15,10 @@ from advisor.question.from_source import (
     check_named,
     question_from_source,
     question_of,
-    single_batch,
 )
 from advisor.question.record import Question
 from advisor.question.served_model import asks_for_tokens, config_source
+from advisor.records.flag_values import single_batch_of
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 
@@ -59,7 +59,7 @@ def question_from_model(
     def trace_at(batch: int | None) -> Workload:
         return trace_live(loaded, mode=options.mode, batch=batch, attention=options.attention)
 
-    workload = trace_at(single_batch(options))
+    workload = trace_at(single_batch_of(options.batch))
     machine = read_machine() if read_machine and not options.no_local else None
     return question_of(
         workload,

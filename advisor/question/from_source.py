@@ -9,6 +9,7 @@ from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.calibrate.store import Stored
+from advisor.catalog.find import device_ids
 from advisor.catalog.overlay import load_catalog
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
@@ -84,7 +85,7 @@ def question_from_source(
         asked = replace(options, attention=attention)
         return request_of(source, asked, batch=batch, run=run, script_args=script_args)
 
-    batch, kind = single_batch(options), kind_of(source)
+    batch, kind = single_batch_of(options.batch), kind_of(source)
     measuring = _measuring(source, options, run=run) if options.measure else None
     with trace or SourceTrace.start(request_at(batch)) as started:
         catalog = catalog_of(options)  # while a child imports torch
@@ -117,10 +118,12 @@ def question_of(
 ) -> Question:
     """Build the question about a workload; `catalog` is without the calibrations.
 
-    Raises `CoverageError` under --strict, and `UsageError` where the options do not suit the workload.
+    Raises `CoverageError` under --strict, and `UsageError` for options that do not suit the workload and for unknown
+    devices.
     """
     check_coverage(workload, options)
     workload, options = as_served(workload, options, engines=catalog.engines)
+    options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
     return Question(
         workload=workload,
@@ -167,7 +170,7 @@ def profile_source(
 ) -> Profile:
     """Count one step of the model in `source` at `options.batch`, or at the source's own batch size."""
     check_source(source, options, run=run)
-    wanted = single_batch(options)
+    wanted = single_batch_of(options.batch)
     if wanted is None and options.batch not in ("", "auto"):
         raise UsageError(
             f"--batch {options.batch}: a profile takes one batch size", hint="write one number, or leave it out"
@@ -197,7 +200,7 @@ def check_named(on: Sequence[str], options: Options) -> None:
 def check_source(source: str, options: Options, *, run: bool) -> None:
     """Raise `UsageError` for options that this kind of source would ignore."""
     if run and not source.endswith(".py"):
-        raise UsageError(f"--run: {source} is no script", hint="name a Python file, without ::NAME, or leave --run out")
+        raise UsageError(f"--run: {source} is not a script", hint="name a Python file, without ::NAME, or omit --run")
     check_generation(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
@@ -240,11 +243,6 @@ def catalog_of(options: Options) -> Catalog:
     return load_catalog(
         profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
     )
-
-
-def single_batch(options: Options) -> int | None:
-    """Return the batch size if `--batch` is one number."""
-    return single_batch_of(options.batch)
 
 
 def profiled_batch(workload: Workload, wanted: int | None) -> int:

@@ -21,7 +21,7 @@ class Question:
     workload: Workload
     """One step of the model; for a served language model with the weights that `options` ask for."""
     options: Options
-    """The user's options; for a served language model as an engine runs it, see `as_served`."""
+    """The user's options, with devices by their ids; for a served language model as an engine runs it (`as_served`)."""
     catalog: Catalog
     """Profiles, prices and efficiencies, including those that were calibrated on this machine."""
     machine: Machine | None = None

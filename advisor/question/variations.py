@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from advisor.errors import AdvisorError, UsageError
 from advisor.question.early_trace import request_of
-from advisor.question.from_source import single_batch
+from advisor.records.flag_values import single_batch_of
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.factory import whole_number_parameters, with_argument
@@ -56,7 +56,9 @@ def trace_variations(source: str, options: Options, *, vary: Sequence[str], run:
     if run or not source.partition("::")[0].endswith(".py"):
         raise UsageError(f"--vary: {source} names no factory", hint="name one that takes it: FILE.py::get_model")
     requests = {
-        (parameter, value): request_of(with_argument(source, parameter, value), options, batch=single_batch(options))
+        (parameter, value): request_of(
+            with_argument(source, parameter, value), options, batch=single_batch_of(options.batch)
+        )
         for parameter, values in asked.items()
         for value in values
     }

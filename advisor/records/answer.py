@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from advisor.records.device import Architecture, CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.displayed import Displayed
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ANSWER_SCHEMA_VERSION = 1
 GroupBy = Literal["family", "module", "phase"]
 Bound = Literal["compute", "memory", "launch", "dispatch", "transfer", "loader", "communication"]
-BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "dispatch", "transfer", "loader", "communication")
+BOUNDS: tuple[Bound, ...] = get_args(Bound)
 CostPart = Literal[
     "compute", "start-up", "lost-work", "billing-increments", "idle-time", "storage", "egress", "tax", "quota",
     "availability",
@@ -419,7 +419,7 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """The cheapest offer of one device kind, with the job on it; `samples_per_s` is that of one instance."""
+    """The cheapest offer of one device kind, with the job on it; `samples_per_s` is per instance."""
 
     id: str
     name: str

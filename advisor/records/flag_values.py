@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -11,7 +10,7 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from advisor import units
-from advisor.errors import UsageError
+from advisor.errors import UsageError, did_you_mean
 from advisor.records.options import TAKES_COMMAS
 
 _BATCH_DIGITS = 9
@@ -79,11 +78,7 @@ def choice(flag: str, choices: tuple[str, ...]) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text.lower() in choices:
             return text.lower()
-        close = get_close_matches(text.lower(), choices, n=1)
-        listed = f"one of {', '.join(choices)}"
-        raise UsageError(
-            f"{flag}: {text!r} is not {listed}", hint=f"did you mean {close[0]}?" if close else f"use {listed}"
-        )
+        raise UsageError(f"{flag}: {text!r} is not one of {', '.join(choices)}", hint=did_you_mean(text, choices))
 
     return read
 

@@ -91,6 +91,8 @@ class PredictedRow(MeasuredRow):
 class FailedRow(MeasuredRow):
     """A measurement that could not be traced or predicted, and why."""
 
+    kind: DeviceKind | Literal["unknown"] = "unknown"
+    generation: str = "unknown"
     reason: str
 
 

@@ -30,6 +30,11 @@ class Plan:
     accumulate: int = 1
     checkpoint_activations: bool = False
 
+    @property
+    def gpu_count(self) -> int:
+        """Return the number of GPUs on all machines."""
+        return self.data * self.tensor * self.pipeline
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Link:

@@ -3,14 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from advisor.files.json_text import adapter_of
 from advisor.records.answer import Recommendation
 from advisor.report.content import View
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 SUFFIX = ".json"
 
@@ -40,11 +37,3 @@ def record_json(record: Any) -> bytes:
     """Return a record, or a tuple of records, as JSON."""
     record_type: Any = type(record)
     return adapter_of(record_type).dump_json(record)
-
-
-@cache
-def adapter_of(record_type: Any) -> "TypeAdapter[Any]":
-    """Return the cached serializer of a record type; making one takes a tenth of a second."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(record_type)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from advisor import units
-from advisor.records.change import Change, Comparison, Measure, ModuleChange
+from advisor.records.change import Change, Comparison, Measure
 from advisor.report.content import Block, Listing, Paragraph
 from advisor.report.tables import ColumnOf, column, table_of
 
@@ -38,7 +38,13 @@ def comparison_content(comparison: Comparison, *, top: int) -> Iterator[Block]:
     title = "Modules that changed"
     if len(comparison.modules) > top:
         title = f"Modules that changed most ({len(comparison.modules):,} in total)"
-    yield table_of([row for module in comparison.modules[:top] for row in _module_rows(module)], _COLUMNS, title=title)
+    rows = [
+        (f"{module.name or '(the model itself)'}: {what}", one)
+        for module in comparison.modules[:top]
+        for one, what in ((module.flops, "FLOP"), (module.moved_bytes, "bytes"))
+        if _differs(one)
+    ]
+    yield table_of(rows, _COLUMNS, title=title)
     yield Listing(title="Notes", items=comparison.notes)
 
 
@@ -51,13 +57,6 @@ def headline(comparison: Comparison) -> str:
     (cost,) = (one for one in comparison.cheapest.changes if one.measure == "job_usd")
     inside = ", which is within the interval of the prediction" if _is_inside(cost) else ""
     return f"{name}: {_effect(flops)} FLOP per step; on its cheapest instance, the job costs {_effect(cost)}{inside}."
-
-
-def _module_rows(module: ModuleChange) -> Iterator[tuple[str, Change]]:
-    name = module.name or "(the model itself)"
-    for one, what in ((module.flops, "FLOP"), (module.moved_bytes, "bytes")):
-        if _differs(one):
-            yield f"{name}: {what}", one
 
 
 def _format(value: float, measure: Measure) -> str:

@@ -209,7 +209,7 @@ def section(
     tables: Iterable[Table] = (),
     is_folded: bool = False,
 ) -> Section:
-    """Return a section without those of its lists, plots and tables that are empty; `anchor` is its id."""
+    """Return a section without its empty lists, plots and tables; `anchor` is its id."""
     return Section(
         id=anchor,
         title=title,

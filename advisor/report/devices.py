@@ -1,4 +1,4 @@
-"""Makes the answers on devices: those of this machine, its checkup, its calibrations, and the ratios fitted for one."""
+"""Makes the answers on devices: this machine's with their calibrations, its checkup, and the ratios fitted for one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import get_args
 
 from advisor import units
@@ -31,7 +30,8 @@ _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
 
 def memory_content(answer: MemoryAnswer, *, top: int = 10) -> Iterator[Block]:
     """Yield the `top` devices around the border between fitting and not fitting, then the closest one in detail."""
-    device = _nearest_border(answer.devices)
+    # The largest device that may not fit the step, or the smallest device if all fit.
+    device = next((device for device in reversed(answer.devices) if device.verdict != "fits"), answer.devices[0])
     yield Paragraph(title=_headline(answer))
     yield table_of(
         _around(device, answer.devices, top=top),
@@ -65,8 +65,7 @@ def _headline(answer: MemoryAnswer) -> str:
 
 
 def _on_each(plan: Plan | None) -> str:
-    gpu_count = 1 if plan is None else plan.data * plan.tensor * plan.pipeline
-    return f" on each of {gpu_count} GPUs ({plan_label(plan)})" if gpu_count > 1 else ""
+    return "" if plan is None or plan.gpu_count == 1 else f" on each of {plan.gpu_count} GPUs ({plan_label(plan)})"
 
 
 def _peak(device: DeviceMemory) -> str:
@@ -94,11 +93,6 @@ def _largest(device: DeviceMemory) -> str:
     if device.largest_batch == device.largest_batch_at_most:
         return f"{device.largest_batch:,}"
     return f"{device.largest_batch:,}-{device.largest_batch_at_most:,}"
-
-
-def _nearest_border(devices: Sequence[DeviceMemory]) -> DeviceMemory:
-    """Return the largest device that may not fit the step, or the smallest device if all fit."""
-    return next((device for device in reversed(devices) if device.verdict != "fits"), devices[0])
 
 
 def _around(device: DeviceMemory, devices: Sequence[DeviceMemory], *, top: int) -> Sequence[DeviceMemory]:
@@ -147,7 +141,7 @@ def memory_section(details: Sequence[DeviceDetail], *, generation: Generation | 
     """Return the section on the peak memory of the priced step, compared with the device's memory."""
     found = [(detail.role, detail.memory) for detail in details if detail.memory is not None]
     verb = "is" if generation is None else "are"
-    rows = [_Row(device=f"{role}: {memory.device.name}", term=term) for role, memory in found for term in memory.terms]
+    rows = [(f"{role}: {memory.device.name}", term) for role, memory in found for term in memory.terms]
     bars = Bars(
         title="Peak memory of a step",
         notes=tuple(
@@ -184,18 +178,11 @@ def _bar(role: str, memory: DeviceMemory) -> Bar:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """One part of the memory of one device."""
-
-    device: str
-    term: MemoryTerm
-
-
-_ROW_COLUMNS: Sequence[ColumnOf[_Row]] = (
-    column("device", lambda row: row.device, is_choice=True),
-    column("part", lambda row: row.term.part),
-    numbers("bytes", lambda row: row.term.mid_bytes, units.format_bytes),
-    column("least to most", lambda row: _term_range(row.term), lambda row: row.term.high_bytes),
-    column("source", lambda row: row.term.source),
+_ROW_COLUMNS: Sequence[ColumnOf[tuple[str, MemoryTerm]]] = (
+    column("device", lambda row: row[0], is_choice=True),
+    column("part", lambda row: row[1].part),
+    numbers("bytes", lambda row: row[1].mid_bytes, units.format_bytes),
+    column("least to most", lambda row: _term_range(row[1]), lambda row: row[1].high_bytes),
+    column("source", lambda row: row[1].source),
 )
+"""The columns of one part of the memory of one device, named with its role."""

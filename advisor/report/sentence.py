@@ -117,7 +117,7 @@ def certainty(recommendation: Recommendation) -> Iterator[str]:
 
 
 def _is_compared(recommendation: Recommendation) -> bool:
-    """Return True if the best offer is that of a use in which CPUs and GPUs are compared by their cost."""
+    """Return True if the answer compares the costs of CPUs and GPUs for several sizes of the job."""
     return bool(recommendation.situations) and recommendation.job.objective == "cost"
 
 

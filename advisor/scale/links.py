@@ -46,7 +46,7 @@ def network_link(devices: Sequence[Device]) -> Link:
 def fabric_of(devices: Sequence[Device], plan: Plan) -> Fabric:
     """Return the links between the GPUs that the plan uses, for each device."""
     return Fabric(
-        gpu_count=plan.data * plan.tensor * plan.pipeline // plan.machines,
+        gpu_count=plan.gpu_count // plan.machines,
         inside=inside_link(devices),
         machines=plan.machines,
         between=network_link(devices) if plan.machines > 1 else None,

@@ -34,7 +34,7 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
         needed = units.format_bytes(float(predictions.peak_memory_bytes[index, at]))
         return (
             f"{device.name} ({has} each) and smaller devices {too_small_at}: on "
-            f"{plan.data * plan.tensor * plan.pipeline} of them the step needs {needed} each in {precision}.",
+            f"{plan.gpu_count} of them the step needs {needed} each in {precision}.",
         )
     step = Step(workload=workload, batch=batch, width=width_of(precision), kind=device.kind)
     fitting = [changed for changed in remedies(step, device=device) if _fits(changed, device)]

@@ -177,7 +177,7 @@ def _sharding(step: Step, device: Device) -> Remedied | None:
     Training is sharded fully (FSDP). Inference is split by tensor parallelism.
     """
     workload, plan = step.workload, step.plan
-    is_training, ranks = workload.mode == "training", plan.data * plan.tensor * plan.pipeline
+    is_training, ranks = workload.mode == "training", plan.gpu_count
     is_split = ranks > plan.data or (step.batch > 1 and not workload.batch_is_affine)
     if device.kind != "gpu" or (is_training and is_split):
         return None

@@ -5,11 +5,10 @@ This module imports little, so that the service starts fast.
 
 from collections.abc import Mapping
 from dataclasses import Field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from advisor.errors import DocumentError, UsageError
+from advisor.errors import DocumentError, UsageError, did_you_mean
 from advisor.records.flag_values import is_several, reader_of, value_type
 from advisor.records.options import NOT_SERVED, Options
 
@@ -44,9 +43,7 @@ def check_keys(document: Any, known: tuple[str, ...], *, key: str) -> None:
         raise wrong_type(document, "an object", key=key)
     for name in document:
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(known)}"
-            raise DocumentError(f"unknown key {name!r:.80}", where="", key=key, hint=hint)
+            raise DocumentError(f"unknown key {name!r:.80}", where="", key=key, hint=did_you_mean(name, known))
 
 
 def check_count(names: list[Any], *, key: str) -> None:

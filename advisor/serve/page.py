@@ -22,11 +22,11 @@ _HEADERS = {
     )
 }
 QUESTIONS = ("report", "break-even")
-"""The questions of the page. They take the same body as those of /v1; the page's scripts draw the answers."""
+"""The questions that the page asks. They take the same body as /v1; the page's scripts draw the answers."""
 
 
 def page_files() -> Mapping[str, Path]:
-    """Return the files by URL path: those of the report, the page's own files and the example workloads."""
+    """Return the files of the report, of the page and of the example workloads, by URL path."""
     shared = [ASSETS / name for name in (*MODULES, "report.css", "plot.min.js")]
     own = [_OWN / "page.js", _OWN / "page.css", _OWN / "icon.svg", *sorted(_OWN.glob("examples/*.json"))]
     return {"/": _OWN / "page.html", **{f"/page/{path.name}": path for path in (*shared, *own)}}

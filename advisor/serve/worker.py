@@ -15,13 +15,13 @@ from advisor.answers.ranking import rank
 from advisor.catalog.cache import catalog_from_json, catalog_to_json
 from advisor.catalog.overlay import shipped_profiles
 from advisor.errors import AdvisorError
-from advisor.files.json_text import parse_json
+from advisor.files.json_text import adapter_of, parse_json
 from advisor.question.from_source import catalog_of, check_named, question_of
 from advisor.question.record import Question
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
-from advisor.report.as_json import adapter_of, record_json
+from advisor.report.as_json import record_json
 from advisor.report.prices import render_prices_json
 from advisor.serve.frames import Frame, read_frame
 from advisor.serve.options import EXAMPLE_WORKLOAD, options_of

@@ -4,13 +4,11 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import ROW_ERRORS, DocumentError, LoadError, row_problem
-from advisor.files.json_text import parse_json, read_as
-from advisor.files.regular_file import read_regular_file
+from advisor.errors import ROW_ERRORS, DocumentError, did_you_mean, row_problem
+from advisor.files.json_text import read_as, read_json
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.records.script import Script
@@ -104,11 +102,7 @@ def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
 
 def read_workload(path: Path) -> Workload:
     """Return the Workload in a JSON file; raise `LoadError` if it cannot be read."""
-    try:
-        text = read_regular_file(path)
-    except OSError as error:
-        raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
-    return workload_from_json(parse_json(text, where=str(path), hint=HINT), where=str(path))
+    return workload_from_json(read_json(path, hint=HINT), where=str(path))
 
 
 HINT = "create a workload with `advise profile SOURCE -o workload.json`"
@@ -135,8 +129,7 @@ def _rows(columns: Any, *, where: str) -> Iterator[dict[str, Any]]:
 def _reject_unknown(found: Mapping[str, Any], known: Any, *, where: str, key: str = "") -> None:
     for name in found:
         if name not in known:
-            close = get_close_matches(str(name), list(known), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else HINT
+            hint = did_you_mean(str(name), known, otherwise=HINT)
             raise _refused(f"unknown key {str(name)!r:.80}", where=where, key=key, hint=hint)
 
 

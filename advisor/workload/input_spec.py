@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from advisor.errors import UsageError
+from advisor.errors import UsageError, did_you_mean
 
 DTYPES = (
     "float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
@@ -36,9 +35,7 @@ def parse_input_spec(text: str) -> InputSpec:
         raise UsageError(f"--input {text}: not a shape", hint=_HINT)
     dtype = match["dtype"] or "float32"
     if dtype not in DTYPES:
-        close = get_close_matches(dtype, DTYPES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(DTYPES)}"
-        raise UsageError(f"--input {text}: unknown dtype {dtype}", hint=hint)
+        raise UsageError(f"--input {text}: unknown dtype {dtype}", hint=did_you_mean(dtype, DTYPES))
     shape = tuple(int(size) for size in match["shape"].split("x")) if match["shape"] else ()
     return InputSpec(name=match["name"], shape=shape, dtype=dtype)
 

@@ -40,7 +40,7 @@ class _Autocast:
 
 
 class ScriptWatch:
-    """What the script has set so far; `begin` is called when its step begins."""
+    """The settings that the script has made so far; `begin` is called when its step begins."""
 
     def __init__(self) -> None:
         self._autocasts: list[_Autocast] = []

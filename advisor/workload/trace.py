@@ -41,6 +41,7 @@ Method = Literal["fake", "symbolic", "cpu_step"]
 
 _CPU_STEP_BATCH = 4
 """Largest base batch of a real step, which is also traced at 2 and 3 times it; only sizes are needed, not times."""
+_REAL_STEP = "traced by a real step on this CPU, because the code needs values that fake tensors do not have"
 _CPU_STEP_COPIES = {"inference": 2, "training": 6}
 """Memory of a real step in copies of the parameters: a copy and activations; in training also gradients and state."""
 
@@ -260,6 +261,7 @@ def merged_workload(
     if rows is None or inputs is None:
         raise NotAffineError
     parameters = list(model.parameters())
+    assumed = (_REAL_STEP,) if method == "cpu_step" else steps[0].assumed
     return Workload(
         schema_version=SCHEMA_VERSION,
         name=name,
@@ -276,7 +278,7 @@ def merged_workload(
         rows=rows,
         memory=memory_lines(steps, batches),
         unknown_ops=steps[0].unknown_ops,
-        assumptions=(*assumptions, *_method_notes(method, steps[0]), *_recomputed_notes(steps[0])),
+        assumptions=(*assumptions, *assumed, *_recomputed_notes(steps[0])),
         blocks=merged_blocks(steps, batches),
         taken=taken_ratios(steps[0]),
     )
@@ -292,13 +294,6 @@ def _recomputed_notes(recording: Recording) -> tuple[str, ...]:
     )
     listed = ", ".join(dict.fromkeys(enclosing))
     return (f"torch.utils.checkpoint: {listed} run again in backward and keep no activations for it",)
-
-
-def _method_notes(method: Method, step: Recording) -> tuple[str, ...]:
-    """Return notes on how the step was traced."""
-    if method == "cpu_step":
-        return ("traced by a real step on this CPU, because the code needs values that fake tensors do not have",)
-    return step.assumed
 
 
 def _require_memory_for_cpu_step(loaded: LoadedModel, mode: Mode, error: Exception | None) -> None:

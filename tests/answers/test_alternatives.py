@@ -12,6 +12,7 @@ import pytest
 from advisor.answers.ranking import rank
 from advisor.question.from_source import question_of
 from advisor.records.answer import Alternative, Recommendation
+from advisor.records.billing import Billing, Disk, ExtraCosts, StartUp
 from advisor.records.options import Options
 from tests.answers.test_break_even import catalog, net
 
@@ -50,6 +51,23 @@ def test_a_deadline_is_named_that_the_fastest_keeps() -> None:
     part = of_kind(found, "deadline")
     assert (part.flag, part.done_ratio) == ("--samples 470", pytest.approx(470 / 1024))
     assert part.quote.job_s.mid <= 100
+
+
+def test_reading_the_weights_is_part_of_the_start_up() -> None:
+    # 10 s to boot and 2 GB at 0.1 GB/s, 30 s in all, then 215.04 s of steps.
+    start = StartUp(
+        sample_count=1,
+        boot_script_median_s=10.0,
+        boot_script_p10_s=10.0,
+        boot_script_p90_s=10.0,
+        container_running_median_s=10.0,
+    )
+    disk = Disk(size_bytes=1e12, usd_per_month=0.0, read_bytes_per_s=1e8, date="2026-11-01", source="a test")
+    billing = Billing(start_ups={"aws": start}, extra_costs=ExtraCosts(disks={"aws": disk}))
+    workload = replace(net(), mode="training", batch=2, parameter_bytes=2_000_000_000)
+    options = Options(mode="training", precision="fp32", samples=1024, deadline=100.0, batch="2")
+    fastest = of_kind(rank(question_of(workload, options, catalog=catalog(billing=billing))), "fastest").quote
+    assert (fastest.start_up_s, fastest.job_s.mid) == (pytest.approx(30.0), pytest.approx(245.04))
 
 
 def test_budget_and_deadline_are_told_apart() -> None:

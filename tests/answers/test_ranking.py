@@ -238,8 +238,8 @@ def test_a_saved_step_of_inference_is_no_answer_for_training(tmp_path: Path, lin
     [
         ("workload.json", False, Options(input=("8",)), "workload.json is a saved workload and has inputs of its own"),
         ("train.py", True, Options(input=("8",)), "train.py is a script and has inputs of its own"),
-        ("train.py::Net", True, Options(), "train.py::Net is no script"),
-        ("torchvision:resnet18", True, Options(), "torchvision:resnet18 is no script"),
+        ("train.py::Net", True, Options(), "train.py::Net is not a script"),
+        ("torchvision:resnet18", True, Options(), "torchvision:resnet18 is not a script"),
     ],
 )
 def test_what_a_source_has_settled_is_refused_and_not_ignored(

@@ -52,7 +52,7 @@ def test_a_measurement_of_a_gpu_that_has_no_profile_is_refused(tmp_path: Path) -
     measured = write(tmp_path, "measured.yaml", "# one\ntoi: {power_limit_w: 250}")
     with pytest.raises(ProfileError, match=r"measured.yaml:2: toi: unknown GPU") as caught:
         read_gpus([file], measured=measured)
-    assert caught.value.hint == "did you mean 'toy'?"
+    assert caught.value.hint == "did you mean toy?"
 
 
 def test_two_files_cannot_have_one_id(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_unit_in_a_key_says_its_field_and_factor(key: str, name: str, factor: 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("{name: a, memroy_gib: 1}", "toy.yaml:1: memroy_gib: unknown key", "did you mean 'memory_gib'?"),
+        ("{name: a, memroy_gib: 1}", "toy.yaml:1: memroy_gib: unknown key", "did you mean memory_gib?"),
         (
             "{name: a, memory_gib: 1,\nmemory_mib: 1024}",
             "toy.yaml:2: memory_mib: memory_bytes is given twice",

@@ -109,8 +109,8 @@ def test_what_cannot_be_predicted_is_rejected_with_its_code_and_reason(machine: 
 @pytest.mark.parametrize(
     ("machine", "message", "hint"),
     [
-        ("box: {gpu: a10}", "prices.yaml:6: instances.box.machine.gpu: no profile describes the GPU 'a10'", "'a10g'"),
-        ("box: {cpu: epic}", "prices.yaml:6: instances.box.machine.cpu: no profile describes the CPU 'epic'", "'epyc'"),
+        ("box: {gpu: a10}", "prices.yaml:6: instances.box.machine.gpu: no profile describes the GPU 'a10'", "a10g?"),
+        ("box: {cpu: epic}", "prices.yaml:6: instances.box.machine.cpu: no profile describes the CPU 'epic'", "epyc?"),
     ],
 )
 def test_a_file_that_names_an_unknown_device_is_refused(machine: str, message: str, hint: str) -> None:

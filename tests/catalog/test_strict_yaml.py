@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.catalog.strict_yaml import did_you_mean, parse_documents, read_documents
+from advisor.catalog.strict_yaml import parse_documents, read_documents
 from advisor.errors import ProfileError
 
 
@@ -116,9 +116,3 @@ def test_every_number_python_writes_is_read_back(numbers: dict[str, float]) -> N
     text = "\n".join(f"{key}: {names[value]}" for key, value in numbers.items()) or "{}"
     # "yes", "no", "on", "true" and the like are keys here, and keys are always text.
     assert parse_documents(text, label="numbers.yaml")[0].values == numbers
-
-
-def test_the_closest_known_word_is_suggested_else_the_known_ones_are_listed() -> None:
-    assert did_you_mean("memory_gb", known=["memory_gib", "vcpus"]) == "did you mean 'memory_gib'?"
-    assert did_you_mean("zzz", known=["b", "a"]) == "known: a, b"
-    assert did_you_mean("zzz", known=[]) == ""

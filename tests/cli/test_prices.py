@@ -174,7 +174,7 @@ def test_the_first_mistake_is_named_by_file_line_and_key(advise: Advise) -> None
     Path("mine.yaml").write_text("markup_percent: 3\ndiscounts:\n  - {provider: aws, percnt: 5}\n")
     result = advise("prices", "validate", "mine.yaml")
     assert (result.code, result.out) == (2, "")
-    assert_says(result.err, "error: mine.yaml:3: discounts.0.percnt:", "hint:", "'percent'")
+    assert_says(result.err, "error: mine.yaml:3: discounts.0.percnt:", "hint:", "did you mean percent?")
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,20 @@ from typing import Any
 
 import pytest
 
-from advisor.cost.job import job_of
+from advisor.cost.job import job_for
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits
 from advisor.records.generation import Generation
 from advisor.records.options import Options, TimeLimit, time_limit
 from advisor.records.workload import Operand
+from tests.predict.toys import workload
 
 IDS = Operand(shape=((0.0, 1.0), 1024), dtype="int64")
 IMAGES = Operand(shape=((0.0, 1.0), 3, 224, 224), dtype="float32")
 
 
 def job(*, inputs: tuple[Operand, ...] = (), **options: Any) -> Job:
-    return job_of(Options(**options), source_batch=32, inputs=inputs)
+    return job_for(workload(batch=32, inputs=inputs), Options(**options))
 
 
 def test_without_a_size_a_million_samples_are_assumed() -> None:
@@ -113,7 +114,7 @@ def test_a_load_by_the_second_is_one_by_the_day() -> None:
 
 def test_tokens_of_a_generation_are_those_of_prompt_and_answer() -> None:
     generation = Generation(prompt_tokens=90, output_tokens=10)
-    asked = job_of(Options(tokens=1000), source_batch=1, inputs=(IDS,), generation=generation)
+    asked = job_for(workload(inputs=(IDS,), generation=generation), Options(tokens=1000))
     assert asked.samples == 10
     assert asked.generation == generation
 
@@ -122,10 +123,8 @@ def test_percentiles_of_tokens_need_a_load() -> None:
     limit = time_limit("p99:300ms")
     assert limit == TimeLimit(seconds=0.3, of="p99")
     with pytest.raises(UsageError, match="--max-ttft p99"):
-        job_of(Options(max_ttft=limit), source_batch=1)
-    limits = job_of(
-        Options(max_ttft=limit, max_tpot=time_limit("50ms"), requests_per_second=1.0), source_batch=1
-    ).limits
+        job(max_ttft=limit)
+    limits = job(max_ttft=limit, max_tpot=time_limit("50ms"), requests_per_second=1.0).limits
     assert (limits.max_ttft_s, limits.ttft_of, limits.max_tpot_s, limits.tpot_of) == (0.3, "p99", 0.05, "mean")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.job import job_of
+from advisor.cost.job import job_for
 from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, server_counts, utilizations
 from advisor.errors import UsageError
 from advisor.records.answer import JobLimits
@@ -16,6 +16,7 @@ from advisor.records.options import Options
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
 from tests.cost.toys import device, job, predictions
+from tests.predict.toys import workload
 
 
 def service(per_second: float, **changes: Any) -> Any:
@@ -69,5 +70,5 @@ def test_an_instance_works_on_a_batch_for_each_copy_and_a_language_model_on_each
 )
 def test_a_limit_that_the_job_does_not_have_is_refused(options: Options, flag: str) -> None:
     with pytest.raises(UsageError, match=flag) as raised:
-        job_of(options, source_batch=1)
+        job_for(workload(), options)
     assert "--p99" in raised.value.hint or "--requests-per-second" in raised.value.hint

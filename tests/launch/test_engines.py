@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from advisor.answers.launch_file import machine_of
 from advisor.catalog.find import find_devices
 from advisor.catalog.overlay import load_catalog
 from advisor.catalog.yaml_text import yaml_text
 from advisor.launch.engines import dstack, engine_module, engine_names, skypilot
-from advisor.launch.launchable import machine_of
 from advisor.records.answer import Quote
 from advisor.report.quote_columns import instance_label
 from tests.launch.toys import (

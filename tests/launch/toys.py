@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from advisor.launch.launchable import machine_of
+from advisor.answers.launch_file import machine_of
 from advisor.records.answer import Quote, QuotedDevice
 from advisor.records.device import DeviceKind
 from advisor.records.launch_task import LaunchTask

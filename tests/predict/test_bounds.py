@@ -10,10 +10,10 @@ from advisor.devices.named_device import named_device
 from advisor.errors import UsageError
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import efficiency_of, known_families
-from advisor.predict.kernel_time import UNITS
+from advisor.predict.kernel_time import UNITS, kernel_times
 from advisor.predict.precision import resolve_precision
 from advisor.predict.rates import used_unit
-from advisor.predict.roofline import times_by_kernel
+from advisor.predict.roofline import rates_by_kernel
 from advisor.records.device import Device, DeviceKind, Layout
 from advisor.records.options import PrecisionChoice
 from tests.predict.toys import kernels
@@ -56,7 +56,9 @@ def test_no_kernel_exceeds_the_peak_or_the_bandwidth(kind: DeviceKind, choice: P
             unit=np.tile(np.repeat(units, len(FAMILIES)), 2),
         )
         efficiency = efficiency_of(device, precision=precision, efficiencies=CATALOG.efficiencies)
-        times = times_by_kernel(toy, devices=[device], efficiencies=[efficiency], layout=layout).total_s[0, :, 0]
+        times = kernel_times(
+            toy, rates_by_kernel(toy, devices=[device], efficiencies=[efficiency], layout=layout)
+        ).total_s[0, :, 0]
         clock_ratio = MOST_CLOCK_RATIO if device.exceeds_rated_clock else 1.0
         peaks = [device.peak_flops_per_s[used_unit(device, UNITS[index])] for index in toy.unit[:count]]
         measured_ratio = max(1.0, device.sustained_compute_ratio)  # where the datasheet understates

@@ -4,7 +4,7 @@ from advisor.calibrate.own_efficiencies import WHOLE_STEPS
 from advisor.catalog.overlay import load_catalog
 from advisor.fit.coefficients import COMPUTING
 from advisor.ops.registry import formulas
-from advisor.predict.efficiency import efficiency_of, family_efficiencies, known_families, precision_class
+from advisor.predict.efficiency import efficiency_of, family_efficiency, known_families, precision_class
 from advisor.predict.precision import MATRIX_FAMILIES
 from advisor.records.device import ANY, Efficiency, Precision
 from tests.predict.toys import device, efficiency, family
@@ -88,13 +88,13 @@ def test_a_family_that_was_not_measured_takes_the_nearest_one_that_was(
     measured: tuple[str, ...], wanted: str, expected: str | None
 ) -> None:
     entries = {name: family(compute_ratio=0.1 + index / 100) for index, name in enumerate((*measured, ANY))}
-    (found,) = family_efficiencies(efficiency(families=entries), families=(wanted,))
+    found = family_efficiency(efficiency(families=entries), wanted)
     assert found is entries[expected or wanted]
 
 
 def test_entries_come_in_the_order_asked_for() -> None:
     entries = {"matmul": family(compute_ratio=0.5), ANY: family()}
-    found = family_efficiencies(efficiency(families=entries), families=("copy", "matmul"))
+    found = [family_efficiency(efficiency(families=entries), family) for family in ("copy", "matmul")]
     assert [entry.compute_ratio for entry in found] == [1.0, 0.5]
 
 
@@ -141,13 +141,13 @@ def test_every_shipped_device_has_a_shipped_efficiency() -> None:
 
 def test_products_with_narrow_weights_are_as_fast_as_others_and_as_uncertain_as_what_is_unknown() -> None:
     entries = {"matmul": family(compute_ratio=0.5, memory_ratio=0.9), ANY: family(log_spread=0.4)}
-    (found,) = family_efficiencies(efficiency(families=entries), families=("matmul_quantized",))
+    found = family_efficiency(efficiency(families=entries), "matmul_quantized")
     assert (found.compute_ratio, found.memory_ratio, found.log_spread) == (0.5, 0.9, 0.4)
 
 
 def test_attention_of_one_token_streams_as_most_families_do() -> None:
     entries = {"attention": family(memory_ratio=0.4), "matmul": family(), ANY: family(memory_ratio=0.8)}
-    (found,) = family_efficiencies(efficiency(families=entries), families=("attention_of_one",))
+    found = family_efficiency(efficiency(families=entries), "attention_of_one")
     assert found is entries[ANY]
 
 

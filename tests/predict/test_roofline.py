@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.predict import roofline
 from advisor.predict.kernel_time import Kernels, KernelTimes, Rates, kernel_times, smooth_maximum
-from advisor.predict.roofline import step_times, times_by_kernel
+from advisor.predict.roofline import rates_by_kernel, step_times
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Efficiency
 from advisor.records.prediction import PARTS
@@ -104,7 +104,7 @@ def test_what_the_host_is_off_counts_by_its_share_of_the_step() -> None:
 def test_every_device_has_its_own_rates() -> None:
     toy = kernels(flops=[[1e12]], data_bytes=[[1e11]])
     devices = [device(), device(sustained_compute_ratio=0.5), device(streaming_ratio=0.25)]
-    times = times_by_kernel(toy, devices=devices, efficiencies=[efficiency()] * 3, layout="nchw")
+    times = kernel_times(toy, rates_by_kernel(toy, devices=devices, efficiencies=[efficiency()] * 3, layout="nchw"))
     assert times.compute_s[:, 0, 0].tolist() == [1, 2, 1]
     assert times.memory_s[:, 0, 0].tolist() == [1, 1, 4]
     assert times.total_s[:, 0, 0].tolist() == [1, 2, 4]

@@ -149,7 +149,7 @@ def test_cards_of_one_name_and_two_memories_are_two(
 
 @pytest.mark.parametrize(
     ("provider", "hint"),
-    [("asure", "did you mean azure?"), ("modal", "one of aws, azure, gcp, lambda, runpod, vast-ai")],
+    [("asure", "did you mean azure?"), ("modal", "use one of aws, azure, gcp, lambda, runpod, vast-ai")],
 )
 def test_a_provider_without_a_list_is_named_with_those_that_have_one(provider: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"'{provider}' cannot be fetched") as caught:

@@ -83,15 +83,15 @@ def command(
     """
     from advisor.calibrate.in_force import calibrations_in_force, device_called, targets
     from advisor.calibrate.store import profile_text
-    from advisor.catalog.overlay import load_catalog
     from advisor.machine.this_machine import this_machine
+    from advisor.question.from_source import catalog_of
     from advisor.report.devices import calibration_content
     from advisor.report.terminal import to_text
 
     _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
     if export is not None and not export.parent.is_dir():
         raise UsageError(f"--export {export}: folder {export.parent} does not exist", hint="create the folder first")
-    catalog = load_catalog(profiles=Path(options.profiles) if options.profiles else None)
+    catalog = catalog_of(options)
     if fleet is not None:
         _write_fleet(fleet, catalog, folder=folder, budget_s=time_budget)
         return ExitCode.ANSWER

@@ -1,11 +1,10 @@
 """Finds the modules that fetch prices: one file per provider."""
 
-from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
-from advisor.errors import UsageError
+from advisor.errors import UsageError, did_you_mean
 from advisor.records.price import Listing, Wanted
 from advisor.refresh.client import Client
 
@@ -14,8 +13,7 @@ def provider_module(provider: str) -> ModuleType:
     """Return the module that fetches the provider's prices; raise `UsageError` if there is none."""
     by_provider = _modules()
     if provider not in by_provider:
-        close = get_close_matches(provider, by_provider, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(by_provider))}"
+        hint = did_you_mean(provider, by_provider)
         raise UsageError(f"the prices of {provider!r} cannot be fetched", hint=hint)
     return by_provider[provider]
 

@@ -5,14 +5,13 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from advisor.errors import LoadError
+from advisor.errors import LoadError, did_you_mean
 from advisor.files.regular_file import read_regular_file
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
@@ -118,12 +117,10 @@ def _config(transformers: Any, settings: Mapping[str, Any], path: Path) -> Any:
     model_type = settings["model_type"]
     known = transformers.CONFIG_MAPPING
     if model_type not in known:
-        close = get_close_matches(model_type, list(known), n=1)
+        otherwise = "remote code is never run; write a FILE.py that builds the model"
         raise LoadError(
             f"{path}: transformers {transformers.__version__} has no model_type {model_type}",
-            hint=f"did you mean {close[0]}?"
-            if close
-            else "remote code is never run; write a FILE.py that builds the model",
+            hint=did_you_mean(model_type, known, otherwise=otherwise),
         )
     config = known[model_type].from_dict(dict(settings))
     config.use_cache = False  # one forward pass over the whole input

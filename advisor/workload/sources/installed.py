@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from advisor.errors import LoadError
+from advisor.errors import LoadError, did_you_mean
 
 _TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")
 _TORCHVISION_SCHEMAS = {
@@ -73,6 +72,5 @@ def known_name(name: str, *, names: Iterable[str], package: str) -> str:
     names = list(names)
     if name in names:
         return name
-    close = get_close_matches(name, names, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"{package} knows {len(names)} models"
+    hint = did_you_mean(name, names, otherwise=f"{package} knows {len(names)} models", most=3)
     raise LoadError(f"{package} has no model {name or 'with an empty name'}", hint=hint)
