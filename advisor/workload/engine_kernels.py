@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from advisor.records.workload import Row
+from advisor.workload.own_attention import own_attention
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import generic_paths
 from advisor.workload.recurrent_kernels import recurrent_kernels
@@ -59,6 +60,7 @@ def engine_kernels(model: nn.Module, *, is_decode: bool) -> Iterator[None]:
         if rotation is not None and list(inspect.signature(rotation).parameters) == parameters:
             patches.append((code, name, _rotated))
     patches += [(code, name, replacement) for name, replacement in recurrent_kernels(code)]
+    patches += own_attention(model)
     if is_decode:
         latent = (one for one in model.modules() if hasattr(one, "expand_kv"))
         patches += [(one, "expand_kv", lambda latents, rotated: (rotated, latents)) for one in latent]

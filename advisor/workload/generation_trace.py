@@ -23,10 +23,11 @@ from advisor.workload.engine_kernels import (
     engine_rows,
     following_inputs,
 )
-from advisor.workload.kv_cache import cached_layers, engine_cache
+from advisor.workload.kv_cache import OMIT_TOKENS, cached_layers, engine_cache
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.sources.language_model import LanguageModel
 from advisor.workload.trace import trace
+from advisor.workload.user_error import is_of_user
 
 CHUNK_TOKENS = 8192
 """Prompt tokens that an engine processes in one pass (vLLM's default of `max_num_batched_tokens`)."""
@@ -113,7 +114,15 @@ class _Pass:
         )
         seen: set[int] = set()
         with following_inputs(seen), engine_kernels(self._model.model, is_decode=self._after is not None):
-            workload = trace(loaded, mode="inference", batch=None, isolated=isolated)
+            try:
+                workload = trace(loaded, mode="inference", batch=None, isolated=isolated)
+            except Exception as error:  # the model's code, which may need another cache
+                if not is_of_user(error) and not isinstance(error, TraceError):
+                    raise
+                reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+                raise TraceError(
+                    f"{loaded.name}: its code fails with an engine's cache: {reason}", hint=OMIT_TOKENS
+                ) from error
         self.layers = engine_layers(self._model.model, same_input=seen)
         return workload
 

@@ -11,11 +11,16 @@ from torch import nn
 from advisor.errors import LoadError, UsageError
 from advisor.records.generation import Generation
 from advisor.workload.kv_cache import ENGINE_ATTENTION, OMIT_TOKENS, LayerWindow, attend, layer_windows
+from advisor.workload.own_attention import has_replacement
 from advisor.workload.sources import huggingface
 from advisor.workload.sources.python_file import build
 
 _CACHES = ("past_key_values", "cache_params")
 """The arguments of `forward` that take a cache."""
+_NO_ENCODERS = (
+    "of models with an encoder vLLM runs Whisper alone (vllm-project/vllm pull request 24907): predicted as if it ran "
+    "this one too"
+)
 _EXPERTS = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "num_selected_experts")
 """The names of the experts per token in configs."""
 
@@ -65,12 +70,14 @@ def load(reference: str, generation: Generation) -> LanguageModel:
     config = found.config
     kind = _class_of(found.transformers, config, where=reference)
     takes = inspect.signature(kind.forward).parameters
-    encoder = _encoder_of(config, kind, where=reference) if config.is_encoder_decoder else None
+    encoder = _encoder_of(config, kind, where=reference) if "decoder_input_ids" in takes else None
     has_features = encoder is not None and bool(encoder[1])
     start_tokens = 1 if encoder is not None and not has_features else None
     _check_length(config, generation, start_tokens=start_tokens, where=reference)
     windows = layer_windows(config, where=reference)
     config.use_cache = True
+    if not kind._can_set_attn_implementation():
+        config._attn_implementation = "eager"  # `own_attention` replaces it
     return LanguageModel(
         name=found.name,
         model=build(lambda: kind(config), reference),
@@ -83,17 +90,16 @@ def load(reference: str, generation: Generation) -> LanguageModel:
         start_tokens=start_tokens,
         encoder=encoder,
         position_count=config.max_source_positions if has_features else 0,
+        notes=() if encoder is None or kind.__name__.startswith("Whisper") else (_NO_ENCODERS,),
     )
 
 
 def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
     """Return the class of a causal model, or of one with an encoder."""
     named = (config.architectures or [""])[0]
-    kinds = [
-        transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
-        transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-        transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
-    ]
+    kinds = [transformers.MODEL_FOR_CAUSAL_LM_MAPPING]
+    if config.is_encoder_decoder:
+        kinds += [transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING]
     found = [mapping[type(config)] for mapping in kinds if type(config) in mapping]
     kind = next((one for one in found if one.__name__ == named), None if named or not found else found[0])
     if kind is None:
@@ -101,7 +107,8 @@ def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
             f"{where}: {named or type(config).__name__} is not a causal language model, nor one with an encoder",
             hint="omit --prompt-tokens and --output-tokens, or give the config of its text model",
         )
-    if not kind._can_set_attn_implementation() or not {*_CACHES} & {*inspect.signature(kind.forward).parameters}:
+    takes_cache = {*_CACHES} & {*inspect.signature(kind.forward).parameters}
+    if not takes_cache or not (kind._can_set_attn_implementation() or has_replacement(kind)):
         raise LoadError(
             f"{where}: {kind.__name__} has its own attention code: its decode cannot be traced as engines run it",
             hint=OMIT_TOKENS,
