@@ -22,6 +22,8 @@ from advisor.records.workload import Workload
 _ATTENTION_KERNELS = 4.0
 """Kernels that one attention counts for: over a short KV cache it takes 12 us on an A100 and 9 us on an L40S, where a
 product takes 3 and 2 us (aiconfigurator, attention_decode and gemm)."""
+_RECURRENT = ("engine.selective_scan",)
+"""Kernels that compute on the vector unit, beside those that read a state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,6 +32,7 @@ class PassWork:
 
     - `weight_bytes`: parameters read
     - `product_flops`, `attention_flops`: of matrix products, and of attention
+    - `vector_flops`: of recurrent kernels without products, on the vector unit
     - `cache_bytes`: read from the KV cache, and read and written of the states of recurrent layers
     - `inner_bytes`, `outer_bytes`: activations moved by other kernels, which tensor parallelism divides or repeats
     - `kernel_count`: kernels launched
@@ -40,6 +43,7 @@ class PassWork:
     weight_bytes: FloatArray
     product_flops: FloatArray
     attention_flops: FloatArray
+    vector_flops: FloatArray
     cache_bytes: FloatArray
     inner_bytes: FloatArray
     outer_bytes: FloatArray
@@ -76,8 +80,9 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
     for work in count_rows(part, batches=batches, width=width, compile_mode="compile").rows:
         row = work.row
         kept = any(operand.kept for operand in row.inputs)
-        if kept or row.family == "attention":
-            counted["attention_flops"] += row.count * work.cost.flops
+        if kept or row.family == "attention" or row.op in _RECURRENT:
+            name = "attention_flops" if row.family == "attention" else "vector_flops"
+            counted[name] += row.count * work.cost.flops
             moved_bytes = work.parameter_bytes + work.read_bytes + work.cost.write_bytes
             counted["cache_bytes" if kept else "inner_bytes"] += row.count * moved_bytes
             counted["kernel_count"] += row.count * (_ATTENTION_KERNELS if row.family == "attention" else 1.0)
@@ -99,13 +104,15 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
 class DeviceRates:
     """The rates of devices before the costs of an engine; arrays broadcast to (devices, 1).
 
-    - `memory_bytes_per_s`, `flops_per_s`: of the memory and of the unit that it uses
+    - `memory_bytes_per_s`, `flops_per_s`, `vector_flops_per_s`: of the memory, of the unit for products, and of the
+      vector unit
     - `kernel_ratio`, `core_ratio`: time of `PassCosts.kernel_s` and of `kernel_core_s`
     - `host_ratio`: time of the host's code relative to that at `REFERENCE_HOST_HZ`
     """
 
     memory_bytes_per_s: FloatArray
     flops_per_s: FloatArray
+    vector_flops_per_s: FloatArray
     kernel_ratio: FloatArray
     core_ratio: FloatArray
     host_ratio: FloatArray
@@ -118,6 +125,7 @@ class EngineRates:
     memory_bytes_per_s: FloatArray
     flops_per_s: FloatArray
     attention_flops_per_s: FloatArray
+    vector_flops_per_s: FloatArray
     token_ramp: FloatArray
     overlap_ratio: FloatArray
     kernel_s: FloatArray
@@ -158,6 +166,7 @@ def with_costs(rates: DeviceRates, costs: Mapping[str, FloatArray]) -> EngineRat
         memory_bytes_per_s=rates.memory_bytes_per_s * costs["memory_ratio"],
         flops_per_s=rates.flops_per_s * costs["compute_ratio"],
         attention_flops_per_s=rates.flops_per_s * costs["attention_ratio"],
+        vector_flops_per_s=rates.vector_flops_per_s,
         kernel_s=rates.kernel_ratio * costs["kernel_s"] + rates.core_ratio * costs["kernel_core_s"],
         **{name: host * costs[name] for name in ("pass_s", "request_s", "first_token_s", "prompt_token_s")},
         **{name: costs[name] for name in ("sampling_s", "million_logits_s", "all_reduce_s", "token_ramp")},
@@ -193,8 +202,10 @@ def _device_rates(device: Device, engine: Engine, efficiency: Efficiency) -> tup
     """Return the fields of `DeviceRates` of a GPU, whose kernels take cycles."""
     streamed = engine.streamed_ratio.get(device.generation, 0.0) * device.memory_bytes_per_s
     narrow = narrow_bytes_per_s(device, efficiency) or sustained_bytes_per_s(device, efficiency)
-    flops_per_s = sustained_flops_per_s(device, efficiency, unit=half_unit(device))
-    return streamed or narrow, flops_per_s, REFERENCE_CLOCK_HZ / device.clock_hz, 0.0, device.host_time_ratio
+    flops_per_s, vector = (
+        sustained_flops_per_s(device, efficiency, unit=unit) for unit in (half_unit(device), "vector")
+    )
+    return streamed or narrow, flops_per_s, vector, REFERENCE_CLOCK_HZ / device.clock_hz, 0.0, device.host_time_ratio
 
 
 def half_unit(device: Device) -> str:
@@ -206,8 +217,10 @@ def _cpu_rates(device: Device, engine: Engine) -> tuple[float, ...]:
     """Return the fields of `DeviceRates` of a CPU, of which the engine uses some NUMA nodes."""
     nodes, peaks, host = min(engine.cpu_nodes, device.numa_nodes), device.peak_flops_per_s, device.host_time_ratio
     cores = device.core_count * nodes / device.numa_nodes
-    flops_per_s = peaks.get("bf16", peaks["vector"]) * nodes / device.numa_nodes
-    return device.node_bytes_per_s * nodes, flops_per_s, host, host / max(1.0, cores), host
+    flops_per_s, vector = (
+        peak * nodes / device.numa_nodes for peak in (peaks.get("bf16", peaks["vector"]), peaks["vector"])
+    )
+    return device.node_bytes_per_s * nodes, flops_per_s, vector, host, host / max(1.0, cores), host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -225,7 +238,7 @@ def pass_times(work: PassWork, rates: EngineRates) -> PassTimes:
     tokens = np.maximum(work.token_count, 1.0)
     products_s = work.product_flops / rates.flops_per_s * (1 + rates.token_ramp / tokens)
     weights_s = work.weight_bytes / rates.memory_bytes_per_s
-    attention_s = work.attention_flops / rates.attention_flops_per_s
+    attention_s = work.attention_flops / rates.attention_flops_per_s + work.vector_flops / rates.vector_flops_per_s
     cache_s = work.cache_bytes / rates.memory_bytes_per_s
     moved_s = (work.inner_bytes + work.outer_bytes) / rates.memory_bytes_per_s
     overhead_s = (

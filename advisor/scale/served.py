@@ -94,7 +94,7 @@ class ServedModel:
 def _new_shares(generation: Generation) -> dict[str, float]:
     """Return the shares of a prompt's work that a prefix cache does not save: its new tokens attend to all before."""
     share = generation.new_tokens / generation.prefill_tokens
-    by_token = dict.fromkeys(("product_flops", "inner_bytes", "outer_bytes", "token_count"), share)
+    by_token = dict.fromkeys(("product_flops", "vector_flops", "inner_bytes", "outer_bytes", "token_count"), share)
     return {**by_token, "attention_flops": 1 - (1 - share) ** 2}
 
 
@@ -158,7 +158,8 @@ def request_times(
 
 def chunk_count(generation: Generation, chunk_tokens: int) -> int:
     """Return the passes in which an engine with this token budget reads a prompt."""
-    return max(1, math.ceil(generation.new_tokens / chunk_tokens))
+    # vLLM chunks no prompts of models with an encoder (`SchedulerConfig`, `is_encoder_decoder`).
+    return 1 if generation.encoder_tokens else max(1, math.ceil(generation.new_tokens / chunk_tokens))
 
 
 def _passes(
@@ -178,7 +179,9 @@ def _passes(
     generation, stages, one = model.generation, plan.pipeline, np.ones(1)
     decode = _divided(model.work("decode", width, group), plan, generation)
     prompt = _divided(model.work("prefill", width, one), plan, generation)
-    per_token = ("product_flops", "attention_flops", "cache_bytes", "inner_bytes", "outer_bytes", "token_count")
+    per_token = (
+        "product_flops", "attention_flops", "vector_flops", "cache_bytes", "inner_bytes", "outer_bytes", "token_count",
+    )  # fmt: skip
     scaled = (*per_token, "request_count", "logit_count")
 
     def exchange_s(parts: float, tokens: FloatArray) -> FloatArray:
@@ -230,6 +233,7 @@ def _divided(work: PassWork, plan: Plan, generation: Generation) -> PassWork:
         weight_bytes=1 / ways,
         product_flops=1 / ways,
         attention_flops=1 / ways,
+        vector_flops=1 / ways,
         inner_bytes=1 / ways,
         cache_bytes=generation.cache_share(ways),
     )

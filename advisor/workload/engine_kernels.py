@@ -127,6 +127,8 @@ class EngineLayers:
 
     merged: frozenset[str] = frozenset()
     """Modules whose product or reduction is part of another kernel."""
+    routers: frozenset[str] = frozenset()
+    """Modules that choose experts: one kernel beside the product (vLLM: `topk_softmax`, `grouped_topk`)."""
     normalising: frozenset[str] = frozenset()
     """Modules that contain an engine's norm, which takes over their residual addition."""
     activations: frozenset[str] = frozenset()
@@ -148,6 +150,7 @@ def engine_layers(model: nn.Module, *, same_input: Collection[int]) -> EngineLay
     activations = paths(lambda one: type(one).__module__ in _ACTIVATIONS and not any(one.children()))
     return EngineLayers(
         merged=paths(lambda one: id(one) in same_input or type(one).__name__.endswith(("Norm", "Experts"))),
+        routers=paths(lambda one: type(one).__name__.endswith("Router")),
         normalising=frozenset(map(_around, paths(_is_engine_norm))),
         activations=activations,
         gated=frozenset(map(_around, activations)),

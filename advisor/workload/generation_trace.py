@@ -161,7 +161,9 @@ def _rows(
             row = replace(row, inputs=tuple(replace(one, kept=index in cached) for index, one in enumerate(row.inputs)))
         elif row.op == "aten._grouped_mm":
             row = replace(row, attributes={**row.attributes, "experts_per_token": experts_per_token})
-        elif row.family in MERGED_FAMILIES and row.module in layers.merged:
+        elif (row.family in MERGED_FAMILIES and row.module in layers.merged) or (
+            row.module in layers.routers and row.family not in ("matmul", "sort")
+        ):
             row = replace(row, outputs=tuple(replace(one, joined=True) for one in row.outputs))
         yield row
 

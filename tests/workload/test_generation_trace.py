@@ -212,7 +212,8 @@ def test_a_saved_generation_is_read_as_it_was():
     ("config", "message"),
     [
         ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "not a causal language model"),
-        ({"model_type": "bloom", "architectures": ["BloomForCausalLM"]}, "its own attention code"),
+        ({"model_type": "cpmant", "architectures": ["CpmAntForCausalLM"]}, "its own attention code"),
+        ({"model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"]}, "DynamicIndexedLayer"),
     ],
 )
 def test_what_engines_run_otherwise_is_refused_with_what_to_do(config, message):

@@ -1,7 +1,7 @@
 """Loads `hf:CONFIG_DIR_OR_JSON` as a language model with a serving engine's attention and caches."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ def load(reference: str, generation: Generation) -> LanguageModel:
 
     AttentionInterface.register(ENGINE_ATTENTION, attend)
     found = huggingface.read_config(reference, {"attn_implementation": ENGINE_ATTENTION})
-    config = found.config
+    config, text = found.config, found.config.get_text_config(decoder=True)
     kind = _class_of(found.transformers, config, where=reference)
     takes = inspect.signature(kind.forward).parameters
     encoder = _encoder_of(config, kind, where=reference) if "decoder_input_ids" in takes else None
@@ -75,29 +75,37 @@ def load(reference: str, generation: Generation) -> LanguageModel:
     start_tokens = 1 if encoder is not None and not has_features else None
     _check_length(config, generation, start_tokens=start_tokens, where=reference)
     windows = layer_windows(config, where=reference)
-    config.use_cache = True
+    config.use_cache = text.use_cache = True
     if not kind._can_set_attn_implementation():
         config._attn_implementation = "eager"  # `own_attention` replaces it
     return LanguageModel(
         name=found.name,
-        model=build(lambda: kind(config), reference),
-        width=config.hidden_size,
-        head_count=getattr(config, "num_attention_heads", None),
+        model=build(lambda: kind(config if isinstance(config, kind.config_class) else text), reference),
+        width=text.hidden_size,
+        head_count=getattr(text, "num_attention_heads", None),
         windows=windows,
         cache_argument=next(name for name in _CACHES if name in takes),
         settings={"logits_to_keep": 1} if "logits_to_keep" in takes else {},
-        experts_per_token=next((value for name in _EXPERTS if (value := getattr(config, name, None))), 1),
+        experts_per_token=next((value for name in _EXPERTS if (value := getattr(text, name, None))), 1),
         start_tokens=start_tokens,
         encoder=encoder,
         position_count=config.max_source_positions if has_features else 0,
-        notes=() if encoder is None or kind.__name__.startswith("Whisper") else (_NO_ENCODERS,),
+        notes=tuple(_notes(config, kind, has_encoder=encoder is not None)),
     )
+
+
+def _notes(config: Any, kind: Any, *, has_encoder: bool) -> Iterator[str]:
+    """Yield what is assumed of the model."""
+    if has_encoder and not kind.__name__.startswith("Whisper"):
+        yield _NO_ENCODERS
+    if not has_encoder and config.get_text_config(decoder=True) is not config:
+        yield "prompts of text alone: images and sound are not counted"
 
 
 def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
     """Return the class of a causal model, or of one with an encoder."""
     named = (config.architectures or [""])[0]
-    kinds = [transformers.MODEL_FOR_CAUSAL_LM_MAPPING]
+    kinds = [transformers.MODEL_FOR_CAUSAL_LM_MAPPING, transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING]
     if config.is_encoder_decoder:
         kinds += [transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING]
     found = [mapping[type(config)] for mapping in kinds if type(config) in mapping]
