@@ -33,6 +33,7 @@ _ROTATIONS = {
 """The rotation functions of nearly all transformers models, with their parameters; any other is traced as it is."""
 _BLOCK = "*"
 """Stands for the index of a repeated block in a module's path."""
+_ELEMENTWISE = frozenset({"pointwise", "creation", "copy"})
 _ACTIVATIONS = frozenset({"transformers.activations", "torch.nn.modules.activation"})
 """Python modules whose classes are activations, apart from attention, which is told apart by its child modules."""
 
@@ -191,8 +192,9 @@ def _is_gate(row: Row, layers: EngineLayers) -> bool:
 
 
 def _is_constant(row: Row) -> bool:
-    """Return True if no operand of the row grows with the batch."""
-    return all(isinstance(dim, int) for operand in (*row.inputs, *row.outputs) for dim in operand.shape)
+    """Return True if the row computes elements none of which grow in number with the batch."""
+    operands = (*row.inputs, *row.outputs)
+    return row.family in _ELEMENTWISE and all(isinstance(dim, int) for operand in operands for dim in operand.shape)
 
 
 def _around(path: str) -> str:

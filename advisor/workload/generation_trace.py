@@ -59,6 +59,11 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
             f"{model.name}: its sizes do not grow linearly with the requests in flight",
             hint="omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt",
         )
+    if looped := {row.module for row in decode.rows if row.family == "matmul" and not _grows(row)}:
+        raise TraceError(
+            f"{model.name}: {', '.join(sorted(looped))} run in a loop over experts, of which the tokens are not known",
+            hint=OMIT_TOKENS,
+        )
     count, experts_per_token = generation.decode_count, model.experts_per_token
     cached = read.cached()
     generation = replace(
@@ -166,6 +171,11 @@ def _rows(
         ):
             row = replace(row, outputs=tuple(replace(one, joined=True) for one in row.outputs))
         yield row
+
+
+def _grows(row: Row) -> bool:
+    """Return True if an operand grows with the batch."""
+    return any(not isinstance(dim, int) for operand in (*row.inputs, *row.outputs) for dim in operand.shape)
 
 
 def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> MemoryLine:
