@@ -156,6 +156,14 @@ def traced(name: str, *, prompt_tokens: int = 512, output_tokens: int = 65) -> W
 @cache
 def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: int) -> Workload:
     """The model of a config in service."""
+    model, generation = language_model(config, name=name, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+    from advisor.workload.generation_trace import trace_generation
+
+    return trace_generation(model, generation)
+
+
+def language_model(config: str, *, name: str, prompt_tokens: int, output_tokens: int) -> tuple[Any, Generation]:
+    """The model of a config, without weights, and the request that it is built for."""
     generation = Generation(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
     before = dict(os.environ)  # loading a config sets the offline variables, which are for the child process
     try:
@@ -165,10 +173,21 @@ def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: i
 
             file = Path(folder) / f"{name}.json"
             file.write_text(config)
-            model = load_language_model(f"hf:{file}", generation)
-            from advisor.workload.generation_trace import trace_generation
+            return load_language_model(f"hf:{file}", generation), generation
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
-            return trace_generation(model, generation)
+
+def offline_transformers() -> Any:
+    """The package, imported without a warning and without a change of the environment."""
+    before = dict(os.environ)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from advisor.workload.sources.huggingface import offline_transformers
+
+            return offline_transformers()
     finally:
         os.environ.clear()
         os.environ.update(before)

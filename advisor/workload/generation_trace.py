@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
+from transformers.modeling_outputs import BaseModelOutput
 
 from advisor.errors import TraceError
 from advisor.records.generation import CachedLayers, Generation
@@ -46,7 +47,9 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
     """Trace prefill and an average pass of decode, and combine them into one Workload."""
     generation = replace(generation, encoder_tokens=model.encoder_tokens(generation), start_tokens=model.start_tokens)
     first_tokens, windows = generation.decoder_tokens, model.windows
-    read = _Pass(model, generation, token_count=first_tokens, lengths=[one.seen(first_tokens) for one in windows])
+    read = _Pass(
+        model, generation, token_count=first_tokens, lengths=[one.prompt_length(first_tokens) for one in windows]
+    )
     mean = first_tokens + generation.output_tokens // 2
     # Tokens seen by a decode pass, the new one included, on average; attention's cost is affine in them.
     passes = range(first_tokens + 1, first_tokens + 1 + generation.decode_count)
@@ -124,10 +127,9 @@ class _Pass:
             except Exception as error:  # the model's code, which may need another cache
                 if not is_of_user(error) and not isinstance(error, TraceError):
                     raise
-                reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-                raise TraceError(
-                    f"{loaded.name}: its code fails with an engine's cache: {reason}", hint=OMIT_TOKENS
-                ) from error
+                cause = error.__cause__ or error
+                reason = f"{type(cause).__name__}: {cause}".partition("\n")[0]
+                raise TraceError(f"{loaded.name} fails with an engine's cache: {reason}", hint=OMIT_TOKENS) from error
         self.layers = engine_layers(self._model.model, same_input=seen)
         return workload
 
@@ -142,7 +144,8 @@ class _Pass:
         arguments["decoder_input_ids"] = tokens
         if after is None:
             return (), {**arguments, **model.encoder_inputs(batch, encoded)}
-        return (), {**arguments, "encoder_outputs": (torch.zeros((batch, encoded, model.width)),)}
+        output = BaseModelOutput(last_hidden_state=torch.zeros((batch, encoded, model.width)))
+        return (), {**arguments, "encoder_outputs": output}
 
     def results(self, blocks: Blocks) -> StoredBytes:
         """Return the bytes that these blocks pass to each other, as traced."""

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from transformers import cache_utils
 
-from advisor.errors import LoadError
+from advisor.errors import LoadError, TraceError
 from advisor.records.generation import CachedLayers
 from advisor.workload.recurrent_kernels import latent_attention
 
@@ -35,10 +35,25 @@ class LayerWindow:
 
     token_count: int | None = None
     """The most tokens that the layer attends to; None means all."""
+    is_chunked: bool = False
+    """It attends to the chunk of `token_count` tokens that a token is in, not to the last ones (Llama 4)."""
+    is_recurrent: bool = False
+    """It keeps a state."""
 
     def seen(self, token_count: int) -> int:
-        """Return how many of `token_count` tokens the layer attends to."""
-        return token_count if self.token_count is None else min(token_count, self.token_count)
+        """Return how many of `token_count` tokens the last one attends to."""
+        if self.token_count is None:
+            return token_count
+        return (token_count - 1) % self.token_count + 1 if self.is_chunked else min(token_count, self.token_count)
+
+    def prompt_length(self, token_count: int) -> int:
+        """Return the number of keys with which a top-left causal mask of `token_count` queries has as many pairs."""
+        if self.token_count is None or not self.is_chunked:
+            return self.seen(token_count)
+        chunks, rest = divmod(token_count, self.token_count)
+        pairs = (chunks * self.token_count * (self.token_count + 1) + rest * (rest + 1)) / 2
+        middle = token_count + 0.5  # length (length + 1) / 2 + (token_count - length) length = pairs
+        return round(middle - math.sqrt(middle**2 - 2 * pairs))
 
 
 def layer_windows(config: Any, *, where: str) -> tuple[LayerWindow, ...]:
@@ -49,7 +64,15 @@ def layer_windows(config: Any, *, where: str) -> tuple[LayerWindow, ...]:
         raise LoadError(
             f"{where}: its layers cache in a way that is not counted: {', '.join(others)}", hint=OMIT_TOKENS
         )
-    return tuple(LayerWindow(token_count=layer.sliding_window if name in _WINDOWS else None) for name, layer in named)
+    kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or [""] * len(named)
+    return tuple(
+        LayerWindow(
+            token_count=layer.sliding_window if name in _WINDOWS else None,
+            is_chunked=kind == "chunked_attention",
+            is_recurrent=name.startswith("Linear"),
+        )
+        for (name, layer), kind in zip(named, kinds, strict=True)
+    )
 
 
 class EngineLayer(cache_utils.LinearAttentionCacheLayerMixin, cache_utils.CacheLayerMixin):  # type: ignore[no-untyped-call, override]
@@ -174,6 +197,8 @@ def cached_layers(cache: Any, windows: Iterable[LayerWindow]) -> tuple[CachedLay
     held: Counter[int] = Counter()
     own, crossed = getattr(cache, "self_attention_cache", cache), getattr(cache, "cross_attention_cache", None)
     for layer, window in zip(own.layers, windows, strict=True):
+        if window.is_recurrent and not layer.state_numel:
+            raise TraceError("its recurrent layers keep their states outside the cache", hint=OMIT_TOKENS)
         if layer.token_numel:
             grown[window.token_count, layer.head_count] += layer.token_numel
         if layer.state_numel:

@@ -128,7 +128,7 @@ def _encoder_of(config: Any, kind: Any, *, where: str) -> tuple[str, tuple[int, 
     """Return the encoder's input as in `LanguageModel.encoder`."""
     if kind.main_input_name == "input_ids":
         return "input_ids", ()
-    if kind.main_input_name == "input_features" and hasattr(config, "max_source_positions"):
+    if kind.main_input_name == "input_features" and hasattr(config, "num_mel_bins"):
         return "input_features", (config.num_mel_bins, 2 * config.max_source_positions)  # a convolution halves them
     raise LoadError(f"{where}: the sizes of {kind.__name__}'s {kind.main_input_name} are not known", hint=OMIT_TOKENS)
 
