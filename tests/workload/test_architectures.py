@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from torch import nn
 
+from advisor.errors import TraceError
 from advisor.predict.served_pass import pass_work
 from advisor.scale.served import part_of_generation
 from tests.generations import language_model, offline_transformers
@@ -154,3 +155,13 @@ def test_an_architecture_keeps_reads_and_computes_what_its_config_says(name: str
     assert math.isclose(float(work.weight_bytes[0]), 2 * read, rel_tol=0.01)
     flops = float(work.product_flops[0] + work.attention_flops[0])
     assert math.isclose(flops, 2 * multiplied + attention_flops(config), rel_tol=0.03)
+
+
+@pytest.mark.parametrize("name", ["recurrent_gemma", "minimax"])
+def test_states_outside_an_engines_cache_are_refused_with_what_to_do(name: str) -> None:
+    from advisor.workload.generation_trace import trace_generation
+
+    language, generation = language_model(small_config(name), name=name, prompt_tokens=8, output_tokens=4)
+    with pytest.raises(TraceError) as refused:
+        trace_generation(language, generation)
+    assert "omit --prompt-tokens and --output-tokens" in refused.value.hint

@@ -141,3 +141,15 @@ def test_a_speech_model_reads_30_seconds_whatever_the_prompt():
     assert workload.memory[0].kv_cache.full == (0.0, 2 * 2 * 256 * 4 * (4 + OUTPUT + 1500))
     crossed = max(rows(workload, phase="decode", op="attention"), key=lambda row: row.inputs[1].shape[2])
     assert crossed.inputs[1].shape == ((0.0, 1.0), 8, 1500, 32)
+
+
+def test_chunked_attention_sees_the_chunk_that_a_token_is_in():
+    from advisor.workload.kv_cache import LayerWindow
+
+    chunk = LayerWindow(token_count=512, is_chunked=True)
+    assert [chunk.seen(tokens) for tokens in (1, 512, 513, 1024)] == [1, 512, 1, 512]
+    # Two chunks of 512 x 513 / 2 pairs; a causal mask with n keys has n (n + 1) / 2 + (1024 - n) n.
+    keys = chunk.prompt_length(1024)
+    assert keys * (keys + 1) / 2 + (1024 - keys) * keys == pytest.approx(512 * 513, rel=0.002)
+    assert chunk.prompt_length(512) == 512
+    assert LayerWindow(token_count=512).prompt_length(1024) == 512
