@@ -36,6 +36,8 @@ _MODEL_FIELDS = (
     "head_count",
     "kv_head_count",
     "cached",
+    "most_tokens",
+    "traced_tokens",
     "encoder_tokens",
     "start_tokens",
     "truncates_sampling",

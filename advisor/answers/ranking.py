@@ -23,7 +23,7 @@ from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import owned_notes
 from advisor.cost.rank_offers import rank as rank_offers
-from advisor.cost.selection import mark_warnings, select_offers
+from advisor.cost.selection import Selection, mark_warnings, select_offers
 from advisor.cost.situations import DECADES, choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
@@ -33,13 +33,14 @@ from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
 from advisor.question.from_source import other_batch
 from advisor.question.record import Question
-from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
+from advisor.records.answer import ANSWER_SCHEMA_VERSION, ContextSweep, Job, Quote, Recommendation
 from advisor.records.device import Device
 from advisor.records.flag_values import single_batch_of
 from advisor.records.machine import LOCAL
-from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
 from advisor.report.rejection_text import local_notes, rejections
+from advisor.scale.context_sweep import sweep_contexts
 from advisor.scale.machine_sweep import sweep_machines
 from advisor.scale.memory_notes import memory_notes
 from advisor.scale.predict_on_all import predict_with_growing_batches
@@ -149,6 +150,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             job=job,
             anchors=measured.anchors,
         ),
+        context_sweeps=_contexts(question, ranking.quotes, best, selection=selection, fleet=fleet, job=job),
         rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation)),
         notes=(
             *overlay_notes(catalog),
@@ -166,6 +168,23 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *catalog_warnings(catalog, today=today or date.today()),
         ),
         exchange_rate=exchange_rate,
+    )
+
+
+def _contexts(
+    question: Question, quotes: Sequence[Quote], best: Quote | None, *, selection: Selection, fleet: Fleet, job: Job
+) -> tuple[ContextSweep, ...]:
+    """Return users by context on the best machine, and on the best of the other kind of device."""
+    kinds = (best_of(quote for quote in quotes if quote.device.kind == kind) for kind in ("gpu", "cpu"))
+    wanted = {quote.id: quote for quote in (best, *kinds) if quote is not None}
+    devices = dict(zip((offer.id for offer in selection.offers), fleet.device_index.tolist(), strict=True))
+    return sweep_contexts(
+        question.workload,
+        tuple(wanted.values()),
+        [fleet.devices[devices[name]] for name in wanted],
+        efficiencies=question.catalog.efficiencies,
+        options=question.options,
+        job=job,
     )
 
 

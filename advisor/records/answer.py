@@ -316,6 +316,37 @@ class MachineSweep:
     points: tuple[MachinePoint, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextPoint:
+    """The users that a machine serves whose prompt and answer have `context_tokens` together, busy all the time.
+
+    - `most_in_flight`: as many requests as memory and the engine's limit allow; 0 if not even one fits
+    - `in_flight`: the number from which on less than 5 % more tokens a second are gained; the other fields are at it
+    - `usd_per_million_tokens`: of prompts and answers together, compute time only
+    """
+
+    context_tokens: int
+    most_in_flight: int = 0
+    in_flight: int = 0
+    output_tokens_per_s: float | None = None
+    usd_per_million_tokens: float | None = None
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSweep:
+    """How many users the machine of the offer `id` serves at each length of context."""
+
+    id: str
+    provider: str
+    instance: str
+    device: QuotedDevice
+    precision: Precision
+    usd_per_hour: float
+    points: tuple[ContextPoint, ...]
+
+
 def _limit(option: str, *, part: str = "") -> Any:
     """Return a field with the value of this field of `Options`, or of a part of it."""
     return field(default=None, metadata={"option": option, "part": part})
@@ -549,6 +580,7 @@ class Recommendation(Displayed, report="recommendation"):
     - `batch_sweeps`: the best quote, the best of the other device kind and the devices named by the user, if there are
       several batch sizes to choose from
     - `machine_sweep`: the first quote that can use several machines, if `--max-machines` allows them
+    - `context_sweeps`: of a served language model, users by context on the best machine, and on the best CPU and GPU
     - `exchange_rate`: the currency of text; numbers are in dollars
     """
 
@@ -573,6 +605,7 @@ class Recommendation(Displayed, report="recommendation"):
     measured: tuple[MeasuredStep, ...] = ()
     batch_sweeps: tuple[BatchSweep, ...] = ()
     machine_sweep: MachineSweep | None = None
+    context_sweeps: tuple[ContextSweep, ...] = ()
     exchange_rate: ExchangeRate | None = None
 
     def save(self, file: "str | Path", *, top: int = 10) -> None:

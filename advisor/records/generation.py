@@ -45,6 +45,8 @@ class Generation:
     - `cached`: what the layers cache
     - `encoder_tokens`: tokens that an encoder reads once per request; 0 without an encoder
     - `start_tokens`: tokens that the decoder reads before its first own token; None: the prompt
+    - `most_tokens`: the longest context that the model takes, prompt and answer together; None if it is not known
+    - `traced_tokens`: the prompt of the trace, whose rows of prefill are scaled to `prompt_tokens`; None: the same
     - `prefix_cached_tokens`: tokens of the prompt that the engine has in its prefix cache
     - `truncates_sampling`: tokens are sampled with top-k or top-p
     - `engine`: the engine that serves the model; None in a saved workload, which any engine may serve
@@ -61,6 +63,8 @@ class Generation:
     truncates_sampling: bool = True
     engine: Engine | None = None
     prefix_cached_tokens: int = 0
+    most_tokens: int | None = None
+    traced_tokens: int | None = None
 
     @property
     def token_count(self) -> int:

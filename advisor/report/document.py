@@ -11,6 +11,7 @@ from advisor.report.accuracy import accuracy_section
 from advisor.report.amounts import interval_text, is_rate, unit_of
 from advisor.report.break_even import break_even_section
 from advisor.report.content import Document, Figure
+from advisor.report.contexts import contexts_section
 from advisor.report.explanation import modules_section, roofline_section, why_section
 from advisor.report.memory import memory_section
 from advisor.report.prices import BASIS_NAMES, prices_section
@@ -34,6 +35,7 @@ def document_of(report: Report) -> Document:
         when_section(recommendation),
         cost_time_section(recommendation),
         ranking_section(recommendation),
+        contexts_section(recommendation),
         why_section(details, rate=rate, generation=generation),
         modules_section(details, generation=generation),
         roofline_section(details),

@@ -11,6 +11,7 @@ from advisor.report import sentence
 from advisor.report.amounts import SampleUnit, count_text, in_currency, interval_text, money_interval, unit_of
 from advisor.report.break_even import api_sentences
 from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point, Section, Series, Warnings, section
+from advisor.report.contexts import context_tables
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
 from advisor.report.situations import alternative_tables, choice_tables, situation_tables, when_to_use_which
@@ -51,6 +52,7 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
         more=sentence.table_details(rows),
         highlighted=_headline_place(rows),
     )
+    yield from context_tables(recommendation)
     yield from batch_tables(recommendation)
     yield from machine_tables(recommendation)
     yield Listing(title="Assumes", items=sentence.settings(recommendation), more=sentence.further_basis(recommendation))

@@ -49,6 +49,9 @@ _DECODING = np.unique([0, *(1 << power for power in range(13)), *(3 << power for
     np.float64
 )
 """The numbers of requests in a pass for which its time is computed; between them it is nearly a line."""
+_ATTENTION = ("attention", "engine.latent_attention")
+"""The operators whose work grows with the pairs of tokens."""
+_BY_TOKEN = ("product_flops", "attention_flops", "inner_bytes", "outer_bytes")
 _ALL_REDUCES = 2
 """All-reduces per block: after attention and after feed-forward (Megatron-LM)."""
 
@@ -82,13 +85,47 @@ class ServedModel:
                 tokens=generation.prefill_tokens if phase == "prefill" else 1,
                 truncates=generation.truncates_sampling,
             )
-            self._counted[key] = work.scaled(**_new_shares(generation)) if phase == "prefill" else work
+            if phase == "prefill":
+                work = self._at_context(work, width, in_flight).scaled(**_new_shares(generation))
+            self._counted[key] = work
         return self._counted[key]
+
+    def _at_context(self, work: PassWork, width: Width, in_flight: FloatArray) -> PassWork:
+        """Return the work of a prompt of another length than the trace's: all grows with the tokens but attention.
+
+        Causal attention grows with the pairs of tokens inside the layers' windows; recurrent scans do not.
+        """
+        generation, ratio = self.generation, self._context_ratio
+        if ratio == 1:
+            return work
+        rows = tuple(row for row in self._parts["prefill"].rows if row.op in _ATTENTION)
+        part = replace(self._parts["prefill"], rows=rows)
+        of_pairs = pass_work(part, batches=in_flight, width=width, tokens=1, truncates=False).attention_flops
+        before, after = (
+            sum(one.token_bytes * _pair_count(tokens, one.window_tokens) for one in generation.cached)
+            for tokens in (generation.traced_tokens or generation.prompt_tokens, generation.prompt_tokens)
+        )
+        by_token = work.scaled(**dict.fromkeys(_BY_TOKEN, ratio))
+        more_flops = of_pairs * (after / max(before, 1.0) - ratio) if len(rows) else 0.0
+        tokens = generation.prefill_tokens * in_flight
+        return replace(by_token, attention_flops=by_token.attention_flops + more_flops, token_count=tokens)
+
+    @property
+    def _context_ratio(self) -> float:
+        """The tokens of a prompt relative to those of the trace."""
+        return self.generation.prompt_tokens / (self.generation.traced_tokens or self.generation.prompt_tokens)
 
     def exchanged_bytes(self, phase: Phase, width: Width, in_flight: FloatArray) -> tuple[int, FloatArray]:
         """Return the number of blocks, and the bytes that one of them hands on in a pass."""
         traffic = traffic_of(self._parts[phase], batches=in_flight, width=width)
-        return traffic.block_count, traffic.result_bytes
+        ratio = self._context_ratio if phase == "prefill" else 1.0
+        return traffic.block_count, traffic.result_bytes * ratio
+
+
+def _pair_count(tokens: int, window: int | None) -> float:
+    """Return the pairs of a token and one that it sees, itself included."""
+    seen = tokens if window is None else min(tokens, window)
+    return seen * (seen + 1) / 2 + (tokens - seen) * seen
 
 
 def _new_shares(generation: Generation) -> dict[str, float]:

@@ -70,7 +70,11 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
     count, experts_per_token = generation.decode_count, model.experts_per_token
     cached = read.cached()
     generation = replace(
-        generation, head_count=model.head_count, kv_head_count=min(one.head_count for one in cached), cached=cached
+        generation,
+        head_count=model.head_count,
+        kv_head_count=min(one.head_count for one in cached),
+        cached=cached,
+        most_tokens=model.most_tokens,
     )
     kv_bytes = generation.cache_bytes(generation.decoder_tokens + generation.output_tokens)
     return replace(

@@ -4,11 +4,13 @@ import csv
 from dataclasses import replace
 from io import StringIO
 
-from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
+from advisor.cost.quotes import quoted_fields
+from advisor.records.answer import ContextPoint, ContextSweep, Interval, Quote, Recommendation, TokenQuote
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan
 from advisor.report import as_csv, as_markdown, sentence
 from advisor.report.content import View
+from advisor.report.contexts import context_tables, contexts_section
 from advisor.report.notebook import to_fragment
 from advisor.report.quote_columns import RankedQuote, columns_for, table_rows
 from advisor.report.quote_notes import load_text, scaling_notes, service_settings, token_notes
@@ -185,3 +187,44 @@ def test_a_service_shows_the_percentiles_of_its_load() -> None:
     assert "TPOT p99" in head
     times, *_ = token_notes(quotes[0], found.job, rate=None)
     assert_says(times, "110 ms", "310 ms", "21 ms", "27 ms")
+
+
+def contexts() -> Recommendation:
+    best = answer().quotes[0]
+    points = (
+        ContextPoint(
+            context_tokens=131072,
+            most_in_flight=12,
+            in_flight=8,
+            output_tokens_per_s=123.0,
+            usd_per_million_tokens=0.05,
+            ttft_s=1.0,
+            tpot_s=0.1,
+        ),
+        ContextPoint(context_tokens=200000),
+    )
+    long = replace(best, instance="a_very_long_name_of_an_instance_type")
+    return replace(answer(), context_sweeps=(ContextSweep(points=points, **quoted_fields(long, ContextSweep)),))
+
+
+def test_users_by_context_keep_every_figure_that_decides_at_80_characters() -> None:
+    (table,) = context_tables(contexts())
+    kept = [column.header for column in table.columns if column.drop_order is None]
+    assert kept == ["machine", "context", "users", "enough", "tokens/s", "per Mtok"]
+    text = render_text(contexts(), width=80, color=False)
+    shown = text.partition(table.title)[2]
+    head = shown.splitlines()[1]
+    assert all(header in head for header in kept)
+    assert max(map(len, text.splitlines())) <= 80
+    assert_says(shown, "128k", "12", "123", "$0.05")
+    # A context that does not fit says so with a dash, not with a cost of nothing.
+    assert shown.splitlines()[3].split()[-2:] == ["-", "-"]
+
+
+def test_the_report_and_markdown_have_the_same_table() -> None:
+    (table,) = context_tables(contexts())
+    (shown,) = contexts_section(contexts()).tables
+    assert shown == table
+    assert table.title in as_markdown.render(contexts(), View(width=80))
+    assert not list(context_tables(answer()))
+    assert not contexts_section(answer()).tables

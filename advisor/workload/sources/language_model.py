@@ -47,6 +47,8 @@ class LanguageModel:
     """Tokens that the decoder reads first if the encoder reads the prompt."""
     encoder: tuple[str, tuple[int, ...]] | None = None
     """The argument of the encoder's input, and the shape of a sample; an empty shape: the prompt's tokens."""
+    most_tokens: int | None = None
+    """Tokens that the model takes, prompt and answer together; None if its config does not say."""
     position_count: int = 0
     """Tokens that an encoder of another input gives to the decoder."""
 
@@ -89,6 +91,7 @@ def load(reference: str, generation: Generation) -> LanguageModel:
         experts_per_token=next((value for name in _EXPERTS if (value := getattr(text, name, None))), 1),
         start_tokens=start_tokens,
         encoder=encoder,
+        most_tokens=huggingface.position_count(config),
         position_count=config.max_source_positions if has_features else 0,
         notes=tuple(_notes(config, kind, has_encoder=encoder is not None)),
     )
