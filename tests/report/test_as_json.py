@@ -44,6 +44,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "measured",
             "batch_sweeps",
             "machine_sweep",
+            "context_sweeps",
             "exchange_rate",
         )
     ]
