@@ -26,7 +26,7 @@ def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[TimingRequ
         return timings(timed_by(slower(shipped(local(EPYC)), 0.5), local(EPYC)))
 
     monkeypatch.setattr("advisor.calibrate.calibration_run.time_operators", time_operators)
-    monkeypatch.setattr("advisor.catalog.overlay.load_catalog", lambda **_: known)
+    monkeypatch.setattr("advisor.question.from_source.load_catalog", lambda **_: known)
     monkeypatch.setattr("advisor.machine.this_machine.this_machine", lambda: EPYC)
     monkeypatch.setattr(store, "folder", lambda: tmp_path / "calibrations")
     return asked
