@@ -14,6 +14,7 @@ from advisor.cost.service import requests_per_month
 from advisor.errors import UsageError
 from advisor.records.answer import ApiComparison, Job
 from advisor.records.break_even_curves import KindCost
+from advisor.records.flag_values import naming
 from advisor.records.generation import Generation
 from advisor.records.price import ApiPrice
 
@@ -31,10 +32,7 @@ def api_price_of(text: str, known: Mapping[str, ApiPrice]) -> ApiPrice:
             f"{_FLAG} {text!r:.60} is neither the name of an API nor two or three prices",
             hint=f"write the dollars per million tokens of prompts and answers, for example 0.20,0.60{names}",
         )
-    try:
-        prompt, answer, *cached = (units.parse_positive(part) for part in parts)
-    except UsageError as error:
-        raise UsageError(f"{_FLAG}: {error.message}", hint=error.hint) from error
+    prompt, answer, *cached = map(naming(_FLAG, units.parse_positive), parts)
     return ApiPrice(
         input_usd_per_mtok=prompt,
         output_usd_per_mtok=answer,

@@ -18,8 +18,8 @@ import numpy as np
 
 from advisor.records.prediction import EXACT_PARTS, EnginePasses, FloatArray, IndexArray
 
-TAILS = (0.5, 0.99)
-"""Shares of the requests that are at most as slow as p50 and p99."""
+TAILS = {"p50": 0.5, "p99": 0.99}
+"""The shares of the requests that are at most as slow as each percentile."""
 _RUNS, _UNCOUNTED, _COUNTED = 8, 40, 240
 """Runs side by side, and the requests of each before and while they are counted."""
 _TURNS = 64
@@ -51,7 +51,7 @@ class QueueTimes:
     def at(self, service: int) -> dict[str, float]:
         """Return the percentiles of tokens of one service, named as in `TokenQuote`."""
         return {
-            f"{name}_p{round(100 * tail)}_s": float(times_s[number, service])
+            f"{name}_{tail}_s": float(times_s[number, service])
             for name, times_s in (("ttft", self.first_s), ("tpot", self.between_s))
             for number, tail in enumerate(TAILS)
         }
@@ -79,7 +79,7 @@ def queue_times(
     arrivals, first_s, last_s = (times[:, _UNCOUNTED:] for times in (arrivals, first_s, last_s))
 
     def percentiles(times_s: FloatArray) -> FloatArray:
-        of_tails: FloatArray = np.quantile(times_s.reshape(len(requests_per_s), -1), TAILS, axis=1)
+        of_tails: FloatArray = np.quantile(times_s.reshape(len(requests_per_s), -1), [*TAILS.values()], axis=1)
         return of_tails
 
     return QueueTimes(

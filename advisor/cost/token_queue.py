@@ -14,7 +14,7 @@ from advisor.records.price import RejectionCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PercentileLimit:
-    """The longest time `name` of `QueueTimes` that the share `TAILS[tail]` of the requests may take."""
+    """The longest time `name` of `QueueTimes` at the percentile of `TAILS` with the index `tail`."""
 
     code: RejectionCode
     name: str
@@ -48,11 +48,11 @@ def percentile_limits(job: Job) -> tuple[PercentileLimit, ...]:
         ("over-tpot", "between_s", limits.tpot_of, limits.max_tpot_s),
         ("over-p99", "whole_s", "p99", limits.p99_s),
     )
-    tails = {f"p{round(100 * tail)}": number for number, tail in enumerate(TAILS)}
+    tails = list(TAILS)
     if not is_queued(job):
         return ()
     return tuple(
-        PercentileLimit(code=code, name=name, tail=tails[of], most_s=most_s)
+        PercentileLimit(code=code, name=name, tail=tails.index(of), most_s=most_s)
         for code, name, of, most_s in asked
         if most_s is not None and of in tails
     )

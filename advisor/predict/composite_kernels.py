@@ -263,7 +263,7 @@ def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     scores = query.numel / query.shape[-1] * key.shape[-2]
     if not call.attributes.get("dropout_ratio"):
         is_causal = call.attributes.get("causal", call.attributes.get("is_causal", False))
-        # Of n blocks of keys, a query of the i-th block of as many queries takes i: (n + 1) / 2n of all.
+        # With n blocks of keys, queries of the i-th block take i of them, so that (n + 1) / 2n of all are computed.
         block_ratio = 1 + np.minimum(1.0, _KEY_BLOCK / key.shape[-2]) if is_causal else 1.0
         taken = scores * block_ratio / 2 if is_causal else scores
         length = query.shape[-2]

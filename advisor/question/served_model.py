@@ -1,7 +1,6 @@
 """Checks the options of served language models, and settles how an engine runs them."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -100,8 +99,8 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
     if options.concurrency:
         batch_candidates(options.concurrency, mode=workload.mode, source_batch=workload.batch, flag="--concurrency")
     kept = generation.decoder_tokens + generation.output_tokens
-    blocks = math.ceil(kept / engine.block_tokens) * engine.block_tokens
-    ratio = generation.cache_bytes(blocks) / generation.cache_bytes(kept) if generation.cached else blocks / kept
+    reserved = engine.reserved_tokens(kept)
+    ratio = generation.cache_bytes(reserved) / generation.cache_bytes(kept) if generation.cached else reserved / kept
     workload = replace(
         workload,
         memory=tuple(replace(line, kv_cache=scaled(line.kv_cache, ratio)) for line in workload.memory)

@@ -95,3 +95,7 @@ class Engine:
     streamed_ratio: Mapping[str, float]
     fp16_isas: tuple[str, ...]
     costs: Mapping[str, PassCosts]
+
+    def reserved_tokens(self, token_count: int) -> int:
+        """Return the tokens for which memory is reserved: whole blocks."""
+        return -(-token_count // self.block_tokens) * self.block_tokens

@@ -19,7 +19,7 @@ ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
 Objective = Literal["cost", "time", "cost-time"]
 
 Statistic = Literal["mean", "p50", "p99"]
-"""What a limit on the times of tokens bounds: the mean, or a percentile over the requests of a service."""
+"""The statistic that a limit on token times bounds: the mean, or a percentile over the requests of a service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

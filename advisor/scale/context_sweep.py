@@ -1,7 +1,7 @@
 """Finds how many users a machine serves at other lengths of context, without tracing the model again.
 
-What a prompt costs grows in known ways: products, norms and activations of prefill with its tokens, causal attention
-with the pairs of tokens inside each layer's window, and attention of decode and the cache with the tokens kept.
+The cost of a prompt grows in known ways: products, norms and activations of prefill grow with its tokens, causal
+attention with the pairs of tokens inside each layer's window, and the cache and decode attention with the tokens kept.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,7 @@ def at_context(workload: Workload, prompt_tokens: int) -> Workload:
         traced_tokens=before.traced_tokens or before.prompt_tokens,
         prefix_cached_tokens=min(before.prefix_cached_tokens, prompt_tokens - 1),
     )
-    size = before.engine.block_tokens
-    held, needed = (one.cache_bytes(-(-one.token_count // size) * size) for one in (before, after))
+    held, needed = (one.cache_bytes(before.engine.reserved_tokens(one.token_count)) for one in (before, after))
     return replace(
         workload,
         generation=after,
@@ -92,9 +91,7 @@ def sweep_contexts(
     if generation is None or not generation.cached or generation.encoder_tokens or not quotes:
         return ()
     most = generation.most_tokens or CONTEXTS[-1]
-    contexts = [
-        one for one in dict.fromkeys((*(min(one, most) for one in CONTEXTS),)) if one > generation.output_tokens
-    ]
+    contexts = [one for one in sorted({min(one, most) for one in CONTEXTS}) if one > generation.output_tokens]
     points: list[list[ContextPoint]] = [[] for _ in quotes]
     for context in contexts:
         served = at_context(workload, context - generation.output_tokens)
@@ -123,7 +120,10 @@ def sweep_contexts(
                 more = np.arange(largest, int(sizes[fits[-1] + 1]))
                 largest = int(more[predicted(more.tolist(), [devices[place]]).fits[0]].max())
             at = place, int(choice.index[place])
-            points[place].append(_point(found, at, context, most=largest, usd_per_hour=quote.usd_per_hour))
+            output_tokens = generation.output_tokens
+            points[place].append(
+                _point(found, at, context, output_tokens, most=largest, usd_per_hour=quote.usd_per_hour)
+            )
     return tuple(
         ContextSweep(points=tuple(of), **quoted_fields(quote, ContextSweep))
         for quote, of in zip(quotes, points, strict=True)
@@ -131,20 +131,24 @@ def sweep_contexts(
 
 
 def _point(
-    predictions: Predictions, at: tuple[int, int], context: int, *, most: int, usd_per_hour: float
+    predictions: Predictions,
+    at: tuple[int, int],
+    context: int,
+    output_tokens: int,
+    *,
+    most: int,
+    usd_per_hour: float,
 ) -> ContextPoint:
     tokens, batch = predictions.tokens, int(predictions.batches[at[1]])
     if tokens is None:
         raise ValueError("only a served language model has a context")
-    step_s, first_s, between_s = (float(one[at]) for one in (predictions.step_s, tokens.first_s, tokens.between_s))
-    answers_per_s = batch / step_s
-    decode_count = round((step_s - first_s) / between_s)
+    answers_per_s = batch / float(predictions.step_s[at])
     return ContextPoint(
         context_tokens=context,
         most_in_flight=most,
         in_flight=batch,
-        output_tokens_per_s=answers_per_s * (decode_count + 1),
+        output_tokens_per_s=answers_per_s * output_tokens,
         usd_per_million_tokens=usd_per_hour / SECONDS_PER_HOUR / (answers_per_s * context) * 1e6,
-        ttft_s=first_s,
-        tpot_s=between_s,
+        ttft_s=float(tokens.first_s[at]),
+        tpot_s=float(tokens.between_s[at]),
     )

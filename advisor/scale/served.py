@@ -51,7 +51,8 @@ _DECODING = np.unique([0, *(1 << power for power in range(13)), *(3 << power for
 """The numbers of requests in a pass for which its time is computed; between them it is nearly a line."""
 _ATTENTION = ("attention", "engine.latent_attention")
 """The operators whose work grows with the pairs of tokens."""
-_BY_TOKEN = ("product_flops", "attention_flops", "inner_bytes", "outer_bytes")
+_PER_TOKEN = ("product_flops", "attention_flops", "vector_flops", "inner_bytes", "outer_bytes")
+"""The fields of `PassWork` that grow with the tokens of a prompt, but for the pairs in `attention_flops`."""
 _ALL_REDUCES = 2
 """All-reduces per block: after attention and after feed-forward (Megatron-LM)."""
 
@@ -105,14 +106,13 @@ class ServedModel:
             sum(one.token_bytes * _pair_count(tokens, one.window_tokens) for one in generation.cached)
             for tokens in (generation.traced_tokens or generation.prompt_tokens, generation.prompt_tokens)
         )
-        by_token = work.scaled(**dict.fromkeys(_BY_TOKEN, ratio))
-        more_flops = of_pairs * (after / max(before, 1.0) - ratio) if len(rows) else 0.0
-        tokens = generation.prefill_tokens * in_flight
-        return replace(by_token, attention_flops=by_token.attention_flops + more_flops, token_count=tokens)
+        by_token = work.scaled(**dict.fromkeys(_PER_TOKEN, ratio))
+        more_flops = of_pairs * (after / max(before, 1.0) - ratio)
+        return replace(by_token, attention_flops=by_token.attention_flops + more_flops)
 
     @property
     def _context_ratio(self) -> float:
-        """The tokens of a prompt relative to those of the trace."""
+        """Return the tokens of a prompt relative to those of the trace."""
         return self.generation.prompt_tokens / (self.generation.traced_tokens or self.generation.prompt_tokens)
 
     def exchanged_bytes(self, phase: Phase, width: Width, in_flight: FloatArray) -> tuple[int, FloatArray]:
@@ -131,8 +131,7 @@ def _pair_count(tokens: int, window: int | None) -> float:
 def _new_shares(generation: Generation) -> dict[str, float]:
     """Return the shares of a prompt's work that a prefix cache does not save: its new tokens attend to all before."""
     share = generation.new_tokens / generation.prefill_tokens
-    by_token = dict.fromkeys(("product_flops", "vector_flops", "inner_bytes", "outer_bytes", "token_count"), share)
-    return {**by_token, "attention_flops": 1 - (1 - share) ** 2}
+    return {**dict.fromkeys((*_PER_TOKEN, "token_count"), share), "attention_flops": 1 - (1 - share) ** 2}
 
 
 def part_of_generation(workload: Workload, phase: Phase) -> Workload:
@@ -216,10 +215,7 @@ def _passes(
     generation, stages, one = model.generation, plan.pipeline, np.ones(1)
     decode = _divided(model.work("decode", width, group), plan, generation)
     prompt = _divided(model.work("prefill", width, one), plan, generation)
-    per_token = (
-        "product_flops", "attention_flops", "vector_flops", "cache_bytes", "inner_bytes", "outer_bytes", "token_count",
-    )  # fmt: skip
-    scaled = (*per_token, "request_count", "logit_count")
+    scaled = (*_PER_TOKEN, "cache_bytes", "token_count", "request_count", "logit_count")
 
     def exchange_s(parts: float, tokens: FloatArray) -> FloatArray:
         """Return the time that GPUs take to tell each other the results of a pass."""
@@ -428,7 +424,7 @@ def _offered(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Replicas:
-    """What the passes on these devices, by index, are computed from."""
+    """Devices, by index, whose replicas share the width, limits and rates from which their passes are computed."""
 
     members: Sequence[int]
     width: Width

@@ -161,7 +161,7 @@ def engine_layers(model: nn.Module, *, same_input: Collection[int]) -> EngineLay
 def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
     """Yield a pass's rows, with residual additions moved into norm kernels and activations into gate kernels.
 
-    What blocks compute from parameters alone, such as decay rates, is left out: engines compute it once.
+    Values that a block computes from parameters alone, such as decay rates, are left out: engines compute them once.
     """
     rows = [row for row in rows if _BLOCK not in row.module or not _is_constant(row)]
     with_gate = {row.module for row in rows if _is_gate(row, layers)}

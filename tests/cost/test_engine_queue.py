@@ -12,7 +12,7 @@ from advisor.records.prediction import EXACT_PARTS, EnginePasses, FloatArray, In
 
 DECODE_COUNT = 10
 SERVICE_S = 11.0
-"""Of a request alone: a pass of 1 s for its prompt, and 10 for its other tokens."""
+"""Seconds of a request alone: a pass of 1 s for its prompt, and 10 passes for its other tokens."""
 DECODING = np.array([0.0, 1, 2, 4, 8, 16, 32, 64])
 
 

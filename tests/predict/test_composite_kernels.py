@@ -71,7 +71,8 @@ def test_a_causal_mask_skips_blocks_of_512_keys_on_a_cpu() -> None:
             row("attention", (heads, heads, heads), (heads,), family="attention", attributes=attributes), "cpu"
         )
 
-    # The half that is counted is doubled for one block. Of two blocks a query takes 1.5 on average, of four 2.5.
+    # The formula counts half of the pairs. One block is computed in full, twice that half; of two blocks a query takes
+    # 1.5 on average, of four 2.5.
     assert [causal(length).flop_ratio for length in (256, 512, 1024, 2048)] == [2, 2, 1.5, 1.25]
     assert np.asarray(causal(1024).function_flops).tolist()[0] == 13 * 12 * 1024 * 768
 

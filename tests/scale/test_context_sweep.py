@@ -9,6 +9,7 @@ from advisor.cost.job import job_for
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import gpu_device, whole_cpu_device
 from advisor.question.served_model import as_served
+from advisor.records.answer import ContextSweep
 from advisor.records.device import Device
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions
@@ -47,7 +48,21 @@ def predicted(workload: Workload, options: Options) -> Predictions:
     )
 
 
-@pytest.mark.parametrize("name", ["llama", "mistral", "gemma3", "qwen3_moe", "deepseek_v3", "mamba2", "qwen3_next"])
+def swept(workload: Workload, options: Options) -> ContextSweep:
+    (sweep,) = sweep_contexts(
+        workload,
+        [QUOTE],
+        devices()[:1],
+        efficiencies=CATALOG.efficiencies,
+        options=options,
+        job=job_for(workload, options),
+    )
+    return sweep
+
+
+@pytest.mark.parametrize(
+    "name", ["llama", "mistral", "gemma3", "qwen3_moe", "deepseek_v3", "mamba", "mamba2", "qwen3_next"]
+)
 def test_another_context_costs_what_a_trace_of_it_does(name: str) -> None:
     short, options = served(name, 512)
     for tokens in (256, 2048):
@@ -69,9 +84,7 @@ def test_another_context_costs_what_a_trace_of_it_does(name: str) -> None:
 def test_users_by_context_are_those_of_an_answer_for_that_context() -> None:
     found = {size: served("llama3_8b", size - OUTPUT) for size in (1024, 4096)}
     workload, options = found[1024]
-    (sweep,) = sweep_contexts(
-        workload, [QUOTE], devices()[:1], efficiencies=CATALOG.efficiencies, options=options, job=job_for(*found[1024])
-    )
+    sweep = swept(workload, options)
     # The model takes 8,192 tokens.
     assert [point.context_tokens for point in sweep.points] == [1024, 4096, 8192]
     for point in sweep.points[:2]:
@@ -97,14 +110,7 @@ def test_users_by_context_are_those_of_an_answer_for_that_context() -> None:
 
 def test_the_user_after_the_most_does_not_fit() -> None:
     workload, options = served("llama3_8b", 4096 - OUTPUT)
-    (sweep,) = sweep_contexts(
-        workload,
-        [QUOTE],
-        devices()[:1],
-        efficiencies=CATALOG.efficiencies,
-        options=options,
-        job=job_for(workload, options),
-    )
+    sweep = swept(workload, options)
     most = sweep.points[1].most_in_flight
     around = predict_served(
         workload,
@@ -126,14 +132,7 @@ def test_a_model_with_an_encoder_has_no_table(name: str) -> None:
 
 def test_contexts_without_a_known_limit_are_all_shown() -> None:
     workload, options = served("mamba2", 512)
-    (sweep,) = sweep_contexts(
-        workload,
-        [QUOTE],
-        devices()[:1],
-        efficiencies=CATALOG.efficiencies,
-        options=options,
-        job=job_for(workload, options),
-    )
+    sweep = swept(workload, options)
     assert tuple(point.context_tokens for point in sweep.points) == CONTEXTS
     # States do not grow, so that as many users fit at each context: as many as the engine allows.
     assert {point.most_in_flight for point in sweep.points} == {256}
