@@ -16,7 +16,7 @@ from itertools import count
 
 import numpy as np
 
-from advisor.records.prediction import EXACT_PARTS, EnginePasses, FloatArray, IndexArray
+from advisor.records.prediction import EXACT_PARTS, BoolArray, EnginePasses, FloatArray, IndexArray
 
 TAILS = {"p50": 0.5, "p99": 0.99}
 """The shares of the requests that are at most as slow as each percentile."""
@@ -55,6 +55,41 @@ class QueueTimes:
             for name, times_s in (("ttft", self.first_s), ("tpot", self.between_s))
             for number, tail in enumerate(TAILS)
         }
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Lanes:
+    """The runs that are not over, one element each: constants of their service, then their state.
+
+    - `lane`: index among all runs
+    - `most`, `part_count`, `top`: `most_in_flight`, `part_count` and `most_parts` of the passes
+    - `time_at`, `room_at`, `arrival_at`, `end_at`: where the run's rows start in the flat arrays
+    - `now_s`, `done`: the time, and the passes made so far
+    - `seen`, `joined`, `left`: requests that have arrived, got their first token, and ended
+    - `decoding`, `waiting`: requests that decode, and that wait for their first token
+    - `read`: parts of the oldest waiting prompt that have been read
+    """
+
+    lane: IndexArray
+    most: IndexArray
+    part_count: IndexArray
+    top: IndexArray
+    time_at: IndexArray
+    room_at: IndexArray
+    arrival_at: IndexArray
+    end_at: IndexArray
+    now_s: FloatArray
+    done: IndexArray
+    seen: IndexArray
+    joined: IndexArray
+    left: IndexArray
+    decoding: IndexArray
+    waiting: IndexArray
+    read: IndexArray
+
+    def of(self, chosen: BoolArray) -> "_Lanes":
+        """Return some of the runs."""
+        return _Lanes(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})
 
 
 def queue_times(
@@ -128,64 +163,72 @@ def _simulate(
         1, (passes.budget_tokens[:, np.newaxis] - np.arange(numbers)) // passes.part_tokens[:, np.newaxis]
     )
     rooms = np.minimum(rooms, passes.most_parts[:, np.newaxis]).astype(np.intp).ravel()
-    most, part_count, top = (one[of] for one in (passes.most_in_flight, passes.part_count, passes.most_parts))
-    time_at, room_at, arrival_at, end_at = of * levels * numbers, of * numbers, lanes * (total + 1), lanes * slots
-    now_s, done, seen, joined, left = np.zeros(len(lanes)), *(np.zeros(len(lanes), dtype=np.intp) for _ in range(4))
-    decoding, waiting, read = begun.copy(), seen.copy(), seen.copy()
+    names = ("done", "seen", "joined", "left", "waiting", "read")
+    at = _Lanes(
+        lane=lanes,
+        most=passes.most_in_flight[of],
+        part_count=passes.part_count[of],
+        top=passes.most_parts[of],
+        time_at=of * levels * numbers,
+        room_at=of * numbers,
+        arrival_at=lanes * (total + 1),
+        end_at=lanes * slots,
+        now_s=np.zeros(len(lanes)),
+        decoding=begun.copy(),
+        **{name: np.zeros(len(lanes), dtype=np.intp) for name in names},
+    )
     for turn in count():
         if turn % _TURNS == 0:  # leave out the runs that are over
-            is_open = np.isnan(last_s[lanes, requests - 1] if is_alike else last_s[lanes, :requests].sum(axis=1))
+            is_open = np.isnan(last_s[at.lane, requests - 1] if is_alike else last_s[at.lane, :requests].sum(axis=1))
             if not is_open.any():
                 break
             if not is_open.all():
-                (
-                    lanes, most, part_count, top, time_at, room_at, arrival_at, end_at,
-                    now_s, done, seen, joined, left, decoding, waiting, read,
-                ) = (
-                    one[is_open]
-                    for one in (
-                        lanes, most, part_count, top, time_at, room_at, arrival_at, end_at,
-                        now_s, done, seen, joined, left, decoding, waiting, read,
-                    )
-                )  # fmt: skip
-        next_s = flat_arrivals[arrival_at + seen]
-        is_idle = (decoding + waiting == 0) & np.isfinite(next_s)
+                at = at.of(is_open)
+        next_s = flat_arrivals[at.arrival_at + at.seen]
+        is_idle = (at.decoding + at.waiting == 0) & np.isfinite(next_s)
         if is_idle.any():
-            now_s = np.where(is_idle, np.maximum(now_s, next_s), now_s)
-        while (is_here := next_s <= now_s).any():
-            seen, waiting = seen + is_here, waiting + is_here
-            next_s = flat_arrivals[arrival_at + seen]
-        parts = np.minimum(np.minimum(waiting, most - decoding) * part_count - read, rooms[room_at + decoding])
-        at = time_at + np.minimum(parts, EXACT_PARTS) * numbers + decoding
-        one_s = flat_s[at]
+            at.now_s = np.where(is_idle, np.maximum(at.now_s, next_s), at.now_s)
+        while (is_here := next_s <= at.now_s).any():
+            at.seen, at.waiting = at.seen + is_here, at.waiting + is_here
+            next_s = flat_arrivals[at.arrival_at + at.seen]
+        parts = np.minimum(
+            np.minimum(at.waiting, at.most - at.decoding) * at.part_count - at.read, rooms[at.room_at + at.decoding]
+        )
+        place = at.time_at + np.minimum(parts, EXACT_PARTS) * numbers + at.decoding
+        one_s = flat_s[place]
         if len(who := np.flatnonzero(parts > EXACT_PARTS)):
-            share = (parts[who] - EXACT_PARTS) / (top[who] - EXACT_PARTS)
-            one_s[who] += share * (flat_s[at[who] + numbers] - one_s[who])
-        soonest = flat_ends[end_at + (left & (slots - 1))] if is_alike else ends[lanes].min(axis=1)
-        until = np.minimum(np.ceil((next_s - now_s) / one_s), _NEVER).astype(np.int64)
-        until = np.minimum(soonest - done, np.where(most > decoding, until, _NEVER))
+            share = (parts[who] - EXACT_PARTS) / (at.top[who] - EXACT_PARTS)
+            one_s[who] += share * (flat_s[place[who] + numbers] - one_s[who])
+        soonest = flat_ends[at.end_at + (at.left & (slots - 1))] if is_alike else ends[at.lane].min(axis=1)
+        until = np.minimum(np.ceil((next_s - at.now_s) / one_s), _NEVER).astype(np.int64)
+        until = np.minimum(soonest - at.done, np.where(at.most > at.decoding, until, _NEVER))
         step = np.where(parts > 0, 1, np.clip(until, 1, _NEVER))
-        now_s, done = now_s + step * one_s, done + step
-        who = np.flatnonzero(done >= soonest)
-        while len(who):
-            slot = end_at[who] + (left[who] & (slots - 1) if is_alike else ends[lanes[who]].argmin(axis=1))
+        at.now_s, at.done = at.now_s + step * one_s, at.done + step
+        who = np.flatnonzero(at.done >= soonest)
+        while len(who):  # requests whose last token this pass gives
+            slot = at.end_at[who] + (at.left[who] & (slots - 1) if is_alike else ends[at.lane[who]].argmin(axis=1))
             request = held.ravel()[slot]
             is_counted = request >= 0
-            last_s[lanes[who[is_counted]], request[is_counted]] = now_s[who[is_counted]]
+            last_s[at.lane[who[is_counted]], request[is_counted]] = at.now_s[who[is_counted]]
             flat_ends[slot] = _FREE
-            left[who], decoding[who] = left[who] + 1, decoding[who] - 1
-            oldest = flat_ends[end_at[who] + (left[who] & (slots - 1))] if is_alike else ends[lanes[who]].min(axis=1)
-            who = who[oldest <= done[who]]
-        who = np.flatnonzero(parts)
-        read[who] += parts[who]
-        while len(who := who[read[who] >= part_count[who]]):
-            free = (left[who] + decoding[who]) & (slots - 1) if is_alike else ends[lanes[who]].argmax(axis=1)
-            slot, request = end_at[who] + free, joined[who]
-            first_s[lanes[who], request] = now_s[who]
+            at.left[who] += 1
+            at.decoding[who] -= 1
+            oldest = (
+                flat_ends[at.end_at[who] + (at.left[who] & (slots - 1))] if is_alike else ends[at.lane[who]].min(axis=1)
+            )
+            who = who[oldest <= at.done[who]]
+        who = np.flatnonzero(parts)  # requests whose first token it gives
+        at.read[who] += parts[who]
+        while len(who := who[at.read[who] >= at.part_count[who]]):
+            free = (at.left[who] + at.decoding[who]) & (slots - 1) if is_alike else ends[at.lane[who]].argmax(axis=1)
+            slot, request = at.end_at[who] + free, at.joined[who]
+            first_s[at.lane[who], request] = at.now_s[who]
             held.ravel()[slot] = request
-            flat_ends[slot] = done[who] + counts[lanes[who], request]
-            read[who] -= part_count[who]
-            joined[who], decoding[who], waiting[who] = joined[who] + 1, decoding[who] + 1, waiting[who] - 1
+            flat_ends[slot] = at.done[who] + counts[at.lane[who], request]
+            at.read[who] -= at.part_count[who]
+            at.joined[who] += 1
+            at.decoding[who] += 1
+            at.waiting[who] -= 1
     return arrivals[:, :requests], first_s[:, :requests], last_s[:, :requests]
 
 
