@@ -6,6 +6,7 @@ Each benchmark compares the median time of a subject with a reference or with a 
 alternate on the same machine, so that other load affects both alike. Exits with 1 if a limit is exceeded.
 """
 
+import compileall
 import os
 import platform
 import resource
@@ -46,6 +47,8 @@ class Result:
 
 def main() -> None:
     """Run all benchmarks and write the table."""
+    # An installed package has its bytecode; an editable one has none where Python may not write it.
+    compileall.compile_dir(ROOT / "advisor", quiet=1)
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         large = seventy_billion(scratch)
@@ -202,6 +205,7 @@ def tracing() -> Result:
     )
     theirs = common + (
         "from fvcore.nn import FlopCountAnalysis; start = time.perf_counter();"
+        "torch.set_grad_enabled(False);"
         "FlopCountAnalysis(model, torch.zeros(256, 3, 224, 224)).unsupported_ops_warnings(False).total();"
         "print(time.perf_counter() - start)"
     )

@@ -73,7 +73,7 @@ def compare_with_api(
     @cache
     def own(requests_per_day: int) -> KindCost | None:
         found = cheapest(service_of(job, requests_per_day=requests_per_day)).values()
-        return min(found, key=lambda one: one.quote.job_usd.mid, default=None)
+        return min(found, key=lambda one: one.own_usd.mid, default=None)
 
     def margin(requests_per_day: int) -> Margin | None:
         if not requests_per_day:
@@ -89,8 +89,8 @@ def compare_with_api(
         price=price,
         usd_per_request=usd,
         usd_per_month=None if job.requests_per_day is None else usd * requests_per_month(job.requests_per_day),
-        crossing=crossing and replace(crossing, cheaper=found.quote.device.kind),
+        crossing=crossing and replace(crossing, cheaper=found.quote().device.kind),
         own=contender_of(found),
         requests_per_day=at,
-        own_usd_per_request=found.quote.job_usd.mid / requests_per_month(at),
+        own_usd_per_request=found.own_usd.mid / requests_per_month(at),
     )

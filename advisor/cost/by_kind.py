@@ -40,6 +40,8 @@ class KindMarket:
             "gpu": np.flatnonzero(of_offer[: selection.may_win_count]),
         }
         self._device_counts = np.array([max(1, one.offer.gpu_count) for one in selection.priced], dtype=np.intp)
+        self._is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
+        self._price_log_spreads = np.array([one.log_spread for one in selection.priced])
         self._terms: dict[tuple[bool, bool, float], OfferTerms] = {}
 
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
@@ -63,7 +65,7 @@ class KindMarket:
             usd, width = costed.costs.job_usd[places], Z_90 * predictions.log_spread[at]
             leads = may_lead(
                 np.stack([usd, usd * np.exp(-width), usd * np.exp(width)]),
-                is_trusted=[priced[place].is_trusted for place in places.tolist()],
+                is_trusted=self._is_trusted[places],
                 is_measured=predictions.time_sources[at] != "datasheet",
                 trial_usd=trial_usd(started.of(places), job=job),
                 purchases=purchases_of(
@@ -75,48 +77,44 @@ class KindMarket:
                 ),
             )
             offers = places[leads] if leads.any() else places
-            found[kind] = _kind_cost(costed, offers, predictions=predictions, job=job, billing=self._billing)
+            found[kind] = self._kind_cost(costed, offers, predictions=predictions, job=job)
         return found
+
+    def _kind_cost(self, costed: CostedOffers, offers: IndexArray, *, predictions: Predictions, job: Job) -> KindCost:
+        """Return the cheapest of the offers at these indices, with intervals of the lowest cost.
+
+        The ends of the intervals shift all predictions or all prices, so another offer may be the cheapest there.
+        """
+        devices, batches = costed.device[offers], costed.batch_index[offers]
+        terms, batch_sizes = costed.terms.of(offers), predictions.batches[batches]
+        step_s = predictions.step_s[devices, batches]
+        whole, own = predictions.log_spread[devices, batches], predictions.own_log_spread[devices, batches]
+        shared = np.sqrt(np.maximum(whole**2 - own**2, 0.0))
+
+        def least_usd(log_error: FloatArray) -> float:
+            return float(cost_job(step_s * np.exp(log_error), batch=batch_sizes, terms=terms, job=job).job_usd.min())
+
+        def least_usd_at_prices(log_error: FloatArray) -> float:
+            at_prices = replace(terms, usd_per_hour=terms.usd_per_hour * np.exp(log_error))
+            return float(cost_job(step_s, batch=batch_sizes, terms=at_prices, job=job).job_usd.min())
+
+        best = min(offers.tolist(), key=best_first(costed, objective="cost"))
+        at = int(np.flatnonzero(offers == best)[0])
+        usd = float(costed.costs.job_usd[best])
+        return KindCost(
+            quote=lambda: quotes_of(costed, [best], predictions=predictions, job=job, billing=self._billing)[0],
+            own_usd=_interval(usd, own, least_usd),
+            shared_usd=_interval(usd, shared, least_usd),
+            price_usd=_interval(usd, self._price_log_spreads[offers], least_usd_at_prices),
+            own_log_spread=float(own[at]),
+            shared_log_spread=float(shared[at]),
+        )
 
     def _terms_of(self, job: Job) -> OfferTerms:
         key = job.assumed, job.requests_per_day is None, job.weight_bytes
         if key not in self._terms:
             self._terms[key] = offer_terms(self._selection.priced, billing=self._billing, job=job)
         return self._terms[key]
-
-
-def _kind_cost(
-    costed: CostedOffers, offers: IndexArray, *, predictions: Predictions, job: Job, billing: Billing
-) -> KindCost:
-    """Return the cheapest of the offers at these indices, with intervals of the lowest cost.
-
-    The ends of the intervals shift all predictions or all prices, so another offer may be the cheapest there.
-    """
-    devices, batches = costed.device[offers], costed.batch_index[offers]
-    terms, batch_sizes = costed.terms.of(offers), predictions.batches[batches]
-    step_s = predictions.step_s[devices, batches]
-    whole, own = predictions.log_spread[devices, batches], predictions.own_log_spread[devices, batches]
-    shared = np.sqrt(np.maximum(whole**2 - own**2, 0.0))
-    of_prices = np.array([costed.priced[index].log_spread for index in offers.tolist()])
-
-    def least_usd(log_error: FloatArray) -> float:
-        return float(cost_job(step_s * np.exp(log_error), batch=batch_sizes, terms=terms, job=job).job_usd.min())
-
-    def least_usd_at_prices(log_error: FloatArray) -> float:
-        at_prices = replace(terms, usd_per_hour=terms.usd_per_hour * np.exp(log_error))
-        return float(cost_job(step_s, batch=batch_sizes, terms=at_prices, job=job).job_usd.min())
-
-    best = min(offers.tolist(), key=best_first(costed, objective="cost"))
-    (quote,) = quotes_of(costed, [best], predictions=predictions, job=job, billing=billing)
-    at = int(np.flatnonzero(offers == best)[0])
-    return KindCost(
-        quote=quote,
-        own_usd=_interval(quote.job_usd.mid, own, least_usd),
-        shared_usd=_interval(quote.job_usd.mid, shared, least_usd),
-        price_usd=_interval(quote.job_usd.mid, of_prices, least_usd_at_prices),
-        own_log_spread=float(own[at]),
-        shared_log_spread=float(shared[at]),
-    )
 
 
 def _interval(mid_usd: float, log_spread: FloatArray, least_usd: Callable[[FloatArray], float]) -> Interval:

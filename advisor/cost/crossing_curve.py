@@ -13,20 +13,31 @@ from advisor.records.answer import Contender, CurvePoint, Job
 from advisor.records.break_even_curves import Curve, CurveKind, FolkRule, KindCost
 
 
-def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByKind]) -> Curve:
-    """Return the curve over an ascending `grid`; `cheapest` is also called between grid points to locate crossings."""
+def curve_of(
+    kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByKind], *, shown: Sequence[int] | None = None
+) -> Curve:
+    """Return the curve over an ascending `grid`, with points for `shown`, or for the whole grid.
+
+    `cheapest` is also called between grid points to locate crossings.
+    """
     known = cache(cheapest)
     return Curve(
         kind=kind,
         name=kind,
-        points=tuple(point_of(place, known(place)) for place in grid),
+        points=tuple(point_of(place, known(place)) for place in (grid if shown is None else shown)),
         crossings=find_crossings(grid, lambda place: _margin(known(place))),
     )
 
 
-def requests_curve(grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job) -> Curve:
+def requests_curve(
+    grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job, shown: Sequence[int] | None = None
+) -> Curve:
     """Return the curve over the requests per day of a service that runs what `job` runs."""
-    return curve_of("requests_per_day", grid, lambda requests: cheapest(service_of(job, requests_per_day=requests)))
+
+    def at(requests: int) -> ByKind:
+        return cheapest(service_of(job, requests_per_day=requests))
+
+    return curve_of("requests_per_day", grid, at, shown=shown)
 
 
 def service_of(job: Job, *, requests_per_day: int) -> Job:
@@ -34,10 +45,12 @@ def service_of(job: Job, *, requests_per_day: int) -> Job:
     return replace(_of_no_size(job), requests_per_day=requests_per_day, samples=requests_per_month(requests_per_day))
 
 
-def samples_curve(grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job) -> Curve:
+def samples_curve(
+    grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job, shown: Sequence[int] | None = None
+) -> Curve:
     """Return the curve over the samples of `job`, with start-up and minimum billing."""
     one = _of_no_size(job)
-    return curve_of("samples", grid, lambda samples: cheapest(replace(one, samples=samples)))
+    return curve_of("samples", grid, lambda samples: cheapest(replace(one, samples=samples)), shown=shown)
 
 
 def _of_no_size(job: Job) -> Job:
@@ -70,7 +83,7 @@ def folk_rule_of(pair: ByKind) -> FolkRule | None:
     return FolkRule(
         cpu=contender_of(cpu),
         gpu=contender_of(gpu),
-        price_ratio=gpu.quote.usd_per_hour / cpu.quote.usd_per_hour,
+        price_ratio=gpu.quote().usd_per_hour / cpu.quote().usd_per_hour,
         speed_ratio=speed_ratio,
         cost_ratio=cost_ratio,
     )
@@ -93,5 +106,5 @@ def point_of(place: int, pair: ByKind) -> CurvePoint:
 
 def contender_of(cost: KindCost) -> Contender:
     """Return the offer as a contender."""
-    quote = cost.quote
+    quote = cost.quote()
     return Contender(name=f"{quote.provider} {quote.instance}", **quoted_fields(quote, Contender))

@@ -37,7 +37,7 @@ def cost_margin(cpu: KindCost | None, gpu: KindCost | None) -> Margin | None:
     """Return the margin of the job's cost; None if neither device can do the job."""
     if cpu is None or gpu is None:
         return None if cpu is gpu else _sure(math.inf if cpu is None else -math.inf)
-    cpu_usd, gpu_usd = cpu.quote.job_usd.mid, gpu.quote.job_usd.mid
+    cpu_usd, gpu_usd = cpu.own_usd.mid, gpu.own_usd.mid
     if not cpu_usd or not gpu_usd:  # owned hardware whose electricity has no price
         return _sure(0.0 if cpu_usd == gpu_usd else math.copysign(math.inf, cpu_usd - gpu_usd))
     return _margin(
@@ -49,11 +49,11 @@ def cost_margin(cpu: KindCost | None, gpu: KindCost | None) -> Margin | None:
 
 def margin_over_known(usd: float, own: KindCost) -> Margin:
     """Return the margin of an offer over a cost that is known exactly; positive if the offer is cheaper."""
-    if not own.quote.job_usd.mid:
+    if not own.own_usd.mid:
         return _sure(math.inf)
     none = (0.0, 0.0)
     return _margin(
-        math.log(usd / own.quote.job_usd.mid),
+        math.log(usd / own.own_usd.mid),
         own=[(none, _log_ends(own.own_usd)), (none, _log_ends(own.price_usd))],
         shared=(none, _log_ends(own.shared_usd)),
     )
@@ -62,7 +62,7 @@ def margin_over_known(usd: float, own: KindCost) -> Margin:
 def speed_margin(cpu: KindCost, gpu: KindCost) -> Margin:
     """Return the margin of the time per sample: how many times faster the GPU is."""
     return _margin(
-        math.log(gpu.quote.samples_per_s / cpu.quote.samples_per_s),
+        math.log(gpu.quote().samples_per_s / cpu.quote().samples_per_s),
         own=[(_half_widths(cpu.own_log_spread), _half_widths(gpu.own_log_spread))],
         shared=(_half_widths(cpu.shared_log_spread), _half_widths(gpu.shared_log_spread)),
     )

@@ -1,5 +1,6 @@
 """Finds where the cheaper device changes along a curve, with the 90 % interval of each crossing."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -13,13 +14,15 @@ MarginAt = Callable[[int], Margin | None]
 """Returns the margin at a place; None if neither device can do the job."""
 _TIE = 1e-9
 """Margins up to this size count as a tie: rounding can leave that much."""
+_TOLERANCE = 1e-4
+"""Accuracy of a crossing, relative to its place."""
 _End = Literal["mid", "low", "high"]
 _OPTIMISTIC_AND_PESSIMISTIC: Mapping[DeviceKind, tuple[_End, _End]] = {"gpu": ("high", "low"), "cpu": ("low", "high")}
 """The ends of the margin at which a device kind is cheaper, and more expensive, than predicted."""
 
 
 def find_crossings(grid: Sequence[int], margin_at: MarginAt) -> tuple[Crossing, ...]:
-    """Return every change of the cheaper device that an ascending `grid` shows, located exactly between grid points.
+    """Return every change of the cheaper device that an ascending `grid` shows, located between grid points.
 
     A device's error is the same along the whole curve, so the ends of a crossing's interval are the crossings of the
     curve shifted to the ends of its 90 % interval. A tie goes to the CPU.
@@ -45,32 +48,52 @@ def _crossing(*, before: Sequence[int], after: Sequence[int], cheaper: DeviceKin
     """Return the crossing to `cheaper` between the last place of `before` and the first of `after`."""
     optimistic, pessimistic = _OPTIMISTIC_AND_PESSIMISTIC[cheaper]
 
-    def is_cheaper(place: int) -> bool:
-        return _cheaper(margin_at(place)) == cheaper
+    def is_cheaper(place: int, end: _End) -> bool:
+        return _cheaper(margin_at(place), end) == cheaper
 
-    def may_be_cheaper(place: int) -> bool:
-        return _cheaper(margin_at(place), optimistic) == cheaper
+    def first(outside: int, inside: int, end: _End) -> int:
+        return _first(
+            outside, inside, lambda place: is_cheaper(place, end), lambda place: _value(margin_at(place), end)
+        )
 
-    def is_surely_cheaper(place: int) -> bool:
-        return _cheaper(margin_at(place), pessimistic) == cheaper
-
-    at = _first(before[-1], after[0], is_cheaper)
-    surely_more_expensive = next((place for place in reversed(before) if not may_be_cheaper(place)), None)
-    surely_cheaper = next((place for place in (at, *after) if is_surely_cheaper(place)), None)
+    at = first(before[-1], after[0], "mid")
+    surely_more_expensive = next((place for place in reversed(before) if not is_cheaper(place, optimistic)), None)
+    surely_cheaper = next((place for place in (at, *after) if is_cheaper(place, pessimistic)), None)
     return Crossing(
         at=at,
-        low=None if surely_more_expensive is None else _first(surely_more_expensive, at, may_be_cheaper),
-        high=None if surely_cheaper is None else _first(at, surely_cheaper, is_surely_cheaper),
+        low=None if surely_more_expensive is None else first(surely_more_expensive, at, optimistic),
+        high=None if surely_cheaper is None else first(at, surely_cheaper, pessimistic),
         cheaper=cheaper,
     )
 
 
-def _first(outside: int, inside: int, holds: Callable[[int], bool]) -> int:
-    """Bisect for the place at which `holds` changes from False at `outside` to True at `inside`."""
-    while inside - outside > 1:
-        middle = (outside + inside) // 2
-        if holds(middle):
-            inside = middle
+def _value(margin: Margin | None, end: _End) -> float:
+    """Return one end of a margin; not a number if neither device can do the job."""
+    return math.nan if margin is None else float(getattr(margin, end))
+
+
+def _first(outside: int, inside: int, holds: Callable[[int], bool], value: Callable[[int], float]) -> int:
+    """Find the place at which `holds` changes from False at `outside` to True at `inside`, where `value` crosses 0.
+
+    The result is exact up to 1 / _TOLERANCE, and off by this ratio at most above: bills grow in steps of a second.
+    The next place is where a line through both values, over the logarithm of the place, crosses 0. If two such places
+    do not halve the range, or a value is not finite, it is the middle.
+    """
+    at_outside, at_inside = value(outside), value(inside)
+    halved = inside - outside
+    tries = 0
+    while inside - outside > max(1.0, _TOLERANCE * outside):
+        if inside - outside <= halved / 2:
+            halved, tries = inside - outside, 0
+        share = at_outside / (at_outside - at_inside) if at_outside != at_inside else math.nan
+        if tries < 2 and outside > 0 and math.isfinite(share):
+            place = round(outside * (inside / outside) ** share)
+            middle = min(max(place, outside + 1), inside - 1)
         else:
-            outside = middle
+            middle = (outside + inside) // 2
+        tries += 1
+        if holds(middle):
+            inside, at_inside = middle, value(middle)
+        else:
+            outside, at_outside = middle, value(middle)
     return inside

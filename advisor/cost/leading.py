@@ -53,7 +53,7 @@ def trial_usd(terms: OfferTerms, *, job: Job) -> FloatArray:
 def may_lead(
     amounts: FloatArray,
     *,
-    is_trusted: Sequence[bool],
+    is_trusted: Sequence[bool] | BoolArray,
     is_measured: BoolArray,
     trial_usd: FloatArray | float = 0.0,
     purchases: Purchases | None = None,

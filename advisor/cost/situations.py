@@ -11,7 +11,7 @@ from advisor.records.break_even_curves import DECADE_COUNT, Curve
 from advisor.records.prediction import Predictions
 
 DECADES = tuple(10**power for power in range(DECADE_COUNT + 1))
-"""Crossings between these points are located exactly; only `advise breakeven` sees two within a decade."""
+"""Crossings between these points are located; only `advise breakeven` sees two within a decade."""
 _MOST_COST_RATIO = 2.0
 """Up to this cost, relative to the cheapest offer, a faster one is a choice."""
 
@@ -25,17 +25,11 @@ def situations_of(market: KindMarket, predictions: Predictions, *, job: Job) -> 
         return ()
     cheapest = partial(market.cheapest, predictions)
     found = [Situation(kind="busy", point=point_of(job.samples, cheapest(job)))]
-    once = samples_curve(DECADES, cheapest, job=job)
-    found.append(_at(once, ASSUMED_SAMPLES, kind="once"))
+    curves: dict[SituationKind, Curve] = {"once": samples_curve(DECADES, cheapest, job=job, shown=(ASSUMED_SAMPLES,))}
     if job.mode == "inference" and job.limits.deadline_s is None and 1 in predictions.batches:
-        found.append(_at(requests_curve(DECADES, cheapest, job=job), 1, kind="service"))
+        curves["service"] = requests_curve(DECADES, cheapest, job=job, shown=(1,))
+    found += [Situation(kind=kind, point=one.points[0], crossings=one.crossings) for kind, one in curves.items()]
     return tuple(one for one in found if one.point.cpu is not None and one.point.gpu is not None)
-
-
-def _at(curve: Curve, place: int, *, kind: SituationKind) -> Situation:
-    """Return the situation at one of the points of a curve."""
-    point = next(one for one in curve.points if one.at == place)
-    return Situation(kind=kind, point=point, crossings=curve.crossings)
 
 
 def choices_of(quotes: Sequence[Quote], *, job: Job) -> Mapping[Choice, Quote]:

@@ -1,5 +1,6 @@
 """Defines the break-even answer: where the cheapest CPU and the cheapest GPU cost the same."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,13 +18,14 @@ CurveKind = Literal["batch", "requests_per_day", "samples", "parameter"]
 class KindCost:
     """The cheapest offer of one device kind, and the range of the lowest cost of that kind.
 
+    - `quote`: builds the quote of the offer, which takes longer than its cost
     - `own_usd`: the lowest cost with every device at the ends of the 90 % interval of its own error
     - `shared_usd`: the same for the error that comes from the model and is equal on all devices
     - `price_usd`: the same for the errors of the prices
     - `own_log_spread`, `shared_log_spread`: standard deviations of the logarithm of the step of `quote`
     """
 
-    quote: Quote
+    quote: Callable[[], Quote]
     own_usd: Interval
     shared_usd: Interval
     price_usd: Interval
@@ -37,7 +39,7 @@ class Curve:
 
     `name` is the parameter's name, else the kind. Each point of a parameter curve is one trace; between them, the
     logarithm of the cost ratio is interpolated linearly over the logarithm of the parameter. All other crossings are
-    exact.
+    computed.
     """
 
     kind: CurveKind

@@ -60,9 +60,9 @@ def test_they_are_the_first_of_their_kind_in_the_ranking() -> None:
     )
     for kind in ("cpu", "gpu"):
         first = next(quote for quote in ranking.quotes if quote.device.kind == kind)
-        assert (found[kind].quote.id, found[kind].quote.job_usd.mid) == (first.id, first.job_usd.mid)
+        assert (found[kind].quote().id, found[kind].quote().job_usd.mid) == (first.id, first.job_usd.mid)
     # 1,800 s of $1.50 beat 3,600 s of $1; 360 s of $8 are 80 cents.
-    assert (found["cpu"].quote.job_usd.mid, found["gpu"].quote.job_usd.mid) == pytest.approx((0.75, 0.8))
+    assert (found["cpu"].quote().job_usd.mid, found["gpu"].quote().job_usd.mid) == pytest.approx((0.75, 0.8))
 
 
 def test_when_predictions_err_another_one_may_be_the_cheapest() -> None:
@@ -143,4 +143,4 @@ def test_an_unmeasured_cpu_leads_the_cpus_whatever_a_gpu_costs() -> None:
         job=job(360_000),
         billing=Billing(),
     )  # fmt: skip
-    assert {kind: one.quote.job_usd.mid for kind, one in found.items()} == pytest.approx({"cpu": 75, "gpu": 80})
+    assert {kind: one.quote().job_usd.mid for kind, one in found.items()} == pytest.approx({"cpu": 75, "gpu": 80})
