@@ -92,7 +92,8 @@ def _times(best: Quote, job: Job) -> Iterator[Figure]:
     step = f"{interval_text(best.step_s)}, {batch}"
     if job.requests_per_day is None:
         note = f"step {step}" if tokens is None else batch
-        rate = Figure(name="samples per second", value=units.format_rate(best.samples_per_s), note=note)
+        done = "samples" if job.generation is None else "requests"
+        rate = Figure(name=f"{done} per second", value=units.format_rate(best.samples_per_s), note=note)
         yield rate if is_rate(job) else Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
     elif tokens is None:
         note = f"p50 {units.format_duration(best.p50_s or 0.0)}; step {step}"

@@ -48,6 +48,7 @@ _NOTHING_SAVES = (
 )
 _NOTHING_SAVES_OF_SERVICE = "none: neither narrower weights nor another instance saves 1 %."
 _PACES: Mapping[str, str] = {
+    "engine": "the passes of the engine take {kernels}, with its launches and its scheduler.",
     "cpu": "the kernels take {kernels} and their dispatch {dispatch}, on the same cores.",
     "cpu, loading": "the kernels take {kernels}, their dispatch {dispatch} and data loading {loading}, on the same "
     "cores.",
@@ -60,7 +61,7 @@ _PACES: Mapping[str, str] = {
     "transfer": "the copies of the inputs take {transfer}, and the GPU waits: its kernels take {kernels} and their "
     "dispatch by the host {dispatch}.",
 }
-"""Sentences on what limits the time of a step: by kind of device, or by the bound of a step in which the GPU waits."""
+"""Sentences on what limits the time of a step: of a served model, by kind of device, or by what a GPU waits for."""
 _LEAST_PHASE_RATIO = 0.005
 """Phases with a smaller share of the time would show as 0 %."""
 _LEGEND = (
@@ -164,7 +165,9 @@ def _savings_of(explanation: Explanation, step: ExplainedStep, *, where: str = "
 
 
 def _pace(step: ExplainedStep) -> str:
-    if step.device.kind == "cpu":
+    if not step.total.dispatch_s:
+        pace = _PACES["engine"]
+    elif step.device.kind == "cpu":
         pace = _PACES["cpu, loading" if step.loading_s else "cpu"]
     else:
         pace = _PACES.get(step.bound, _PACES["gpu"])
@@ -274,7 +277,8 @@ def why_section(
     lists = []
     for detail in details:
         step = detail.step
-        lists.append(Listing(title=f"{detail_name(detail)}: {interval_text(step.step_s)}", items=tuple(reasons(step))))
+        time = f"{interval_text(step.step_s)} {at_batch_text(step.batch, generation)}"
+        lists.append(Listing(title=f"{detail_name(detail)}: {time}", items=tuple(reasons(step))))
         title = f"Largest savings, of {{}} on the {detail.role}"
         lists.append(_savings(step, title, rate=rate, generation=generation))
     return section("why", "Why", lists=lists)
