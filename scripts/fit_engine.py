@@ -27,7 +27,7 @@ from advisor.records.engine import PassCosts
 from advisor.records.options import Options
 from advisor.records.prediction import FloatArray
 from advisor.records.price import Catalog
-from advisor.records.scale import Link, Plan
+from advisor.records.scale import Fabric, Link, Plan
 from advisor.scale.links import inside_link
 from advisor.scale.served import ServedModel, batch_limits, engine_precision, request_times
 
@@ -45,7 +45,7 @@ class Group:
 
     model: ServedModel
     rates: DeviceRates
-    link: Link | None
+    fabric: Fabric | None
     in_flight: FloatArray
     ways: int
     chunk_tokens: int
@@ -86,16 +86,10 @@ class Rows:
         ways, generation = first.row.tensor_parallel, first.workload.generation
         if generation is None:
             raise ValueError(f"{first.file}:{first.line}: generates nothing")
-        link = inside_link(devices) if ways > 1 else None
         return Group(
             model=ServedModel(first.workload, generation),
             rates=flat,
-            link=link
-            and Link(
-                latency_s=np.ravel(link.latency_s),
-                bytes_per_s=np.ravel(link.bytes_per_s),
-                peer_bytes_per_s=np.ravel(link.peer_bytes_per_s),
-            ),
+            fabric=Fabric(gpu_count=ways, inside=_flat(inside_link(devices, ways=ways))) if ways > 1 else None,
             in_flight=np.array([float(run.row.concurrency) for run in runs]),
             ways=ways,
             chunk_tokens=batch_limits(first.device, engine).max_num_batched_tokens,
@@ -112,7 +106,7 @@ class Rows:
                 width="half",
                 in_flight=group.in_flight,
                 plan=Plan(tensor=group.ways),
-                inside=group.link,
+                fabric=group.fabric,
                 chunk_tokens=group.chunk_tokens,
             )
             ttft_s[group.index], tpot_s[group.index] = np.ravel(times.first_s), np.ravel(times.between_s)
@@ -122,6 +116,13 @@ class Rows:
         """Return log(predicted / measured) of TTFT and of TPOT; NaN where not measured."""
         ttft_s, tpot_s = self.predicted(costs)
         return np.log(ttft_s / self.ttft_s), np.log(tpot_s / self.tpot_s)
+
+
+def _flat(link: Link) -> Link:
+    """Return the link with its arrays (rows, 1) as (rows,)."""
+    rates = {one.name: np.ravel(getattr(link, one.name)) for one in fields(Link) if one.name != "step_s"}
+    ll_s, ll128_s, simple_s = map(np.ravel, link.step_s)
+    return Link(step_s=(ll_s, ll128_s, simple_s), **rates)
 
 
 def _engine_of(run: ServedRun):  # type: ignore[no-untyped-def]

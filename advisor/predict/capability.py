@@ -17,6 +17,7 @@ from advisor.predict.sustained import (
     peer_link_bytes_per_s,
     power_ratios,
     streaming_ratio,
+    switch_bytes_per_s,
 )
 from advisor.records.device import REFERENCE_HOST_HZ, REFERENCE_RESIDENT_THREADS, Cpu, Device, Gpu
 from advisor.records.engine import EngineIsa
@@ -131,7 +132,9 @@ def gpu_device(
         gpu_count=gpu_count,
         network_bytes_per_s=network_bytes_per_s,
         nvlink_bytes_per_s=nvlink_bytes_per_s(gpu) if gpu_count > 1 else None,
+        bridge_bytes_per_s=nvlink_bytes_per_s(gpu, reach="bridged") if gpu_count > 1 else None,
         peer_link_bytes_per_s=peer_link_bytes_per_s(gpu) if gpu_count > 1 else None,
+        switch_bytes_per_s=switch_bytes_per_s(gpu) if gpu_count > 1 else None,
         tdp_w=gpu.tdp_w,
         power_ratio=power_ratios(gpu),
         streaming_ratio=streaming_ratio(gpu),

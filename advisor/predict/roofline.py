@@ -20,7 +20,7 @@ Python. For NeuSight's operators of less than 100 us the median error is 26 % if
 10 % for half of it and 26 % for none."""
 _OF_THE_MACHINE = {
     "memory_bytes", "host_to_device_bytes_per_s", "vcpu_count", "gpu_count", "nvlink_bytes_per_s",
-    "peer_link_bytes_per_s", "network_bytes_per_s",
+    "bridge_bytes_per_s", "peer_link_bytes_per_s", "switch_bytes_per_s", "network_bytes_per_s",
 }  # fmt: skip
 _MAPPINGS = {"peak_flops_per_s", "power_ratio"}
 _OF_THE_HOST = {"host_time_ratio", "host_cpu"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from advisor.records.device import Gpu
+from advisor.records.device import Gpu, NvlinkReach
 from advisor.records.gpu_architecture import ARCHITECTURES, GpuArchitecture
 
 _NARROW_FLOPS_PER_CYCLE = 600.0
@@ -30,15 +30,18 @@ def architecture_of(gpu: Gpu) -> GpuArchitecture | None:
     return ARCHITECTURES.get(gpu.compute_capability or "")
 
 
-def nvlink_bytes_per_s(gpu: Gpu) -> float | None:
-    """Return the NVLink rate from a GPU to the others of its machine, in one direction.
-
-    None if NVLink connects it to at most one other GPU.
-    """
+def nvlink_bytes_per_s(gpu: Gpu, *, reach: NvlinkReach = "machine") -> float | None:
+    """Return the NVLink rate from a GPU to those that it reaches, in one direction; None if its reach is another."""
     architecture = architecture_of(gpu)
-    if gpu.nvlink_bytes_per_s is None or gpu.nvlink_reach != "machine" or architecture is None:
+    if gpu.nvlink_bytes_per_s is None or gpu.nvlink_reach != reach or architecture is None:
         return None
     return gpu.nvlink_bytes_per_s / 2 * architecture.nvlink_ratio if architecture.nvlink_ratio else None
+
+
+def switch_bytes_per_s(gpu: Gpu) -> float | None:
+    """Return the rate of one GPU at which NVSwitch adds up what all GPUs send; None if it cannot."""
+    architecture, rate = architecture_of(gpu), nvlink_bytes_per_s(gpu)
+    return rate * architecture.switch_ratio if rate and architecture and architecture.switch_ratio else None
 
 
 def peer_link_bytes_per_s(gpu: Gpu) -> float | None:

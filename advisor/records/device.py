@@ -12,7 +12,7 @@ Precision = Literal["fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16"
 on GPUs with TF32; fp32 with TF32 in matmuls too; autocast; or the whole model in half precision."""
 Layout = Literal["nchw", "nhwc"]
 CompileMode = Literal["eager", "compile"]
-NvlinkReach = Literal["machine", "pair"]
+NvlinkReach = Literal["machine", "bridged", "pair"]
 TimeSource = Literal["measured", "calibrated", "fitted", "datasheet"]
 
 ANY = "*"
@@ -26,8 +26,8 @@ class Gpu:
     - `*_tensor_flops_per_s`: dense rates of tensor cores
     - `fp32_matrix_flops_per_s`: rate of AMD's matrix cores in plain fp32, which NVIDIA's run only as TF32
     - `nvlink_bytes_per_s`: the sum of both directions
-    - `nvlink_reach`: "machine" if NVLink connects all GPUs of a machine (SXM boards, NVSwitch), "pair" if an optional
-      bridge connects two cards
+    - `nvlink_reach`: "machine" if NVLink connects all GPUs of a machine (SXM boards, NVSwitch), "bridged" if it
+      connects pairs of cards, "pair" if an optional bridge does, which machines are taken not to have
     - `infinity_fabric_link_bytes_per_s`: the link between each pair of AMD GPUs, as the sum of both directions
     - `host_architecture`: of the CPU on the same board (GH200); None for a GPU that any CPU can have
     - `sustained_compute_ratio`, `sustained_memory_ratio`: measured over predicted rate of computing and of memory, from
@@ -123,8 +123,10 @@ class Device:
     - `gpu_count`: GPUs in the machine
     - `nvlink_bytes_per_s`: rate of one GPU to the others in the machine over NVLink, in one direction, as collective
       operations reach it
+    - `bridge_bytes_per_s`: the same to the one other GPU that a bridge connects
     - `peer_link_bytes_per_s`: rate to each other GPU, if every pair has its own link. Without either, GPUs communicate
       through the host
+    - `switch_bytes_per_s`: rate of one GPU at which the switch between them adds up what all send; None if it cannot
     - `network_bytes_per_s`: rate of the machine to others of its type; None if not known
     - `power_ratio`: by unit, the power limit over the power that the unit would draw at its peak, at most 1
     - `streaming_ratio`: share of the datasheet's bandwidth that long copies reach on this type of memory
@@ -159,7 +161,9 @@ class Device:
     vcpu_count: float | None = None
     gpu_count: int = 1
     nvlink_bytes_per_s: float | None = None
+    bridge_bytes_per_s: float | None = None
     peer_link_bytes_per_s: float | None = None
+    switch_bytes_per_s: float | None = None
     network_bytes_per_s: float | None = None
     tdp_w: float | None = None
     power_ratio: Mapping[str, float] = field(default_factory=dict)

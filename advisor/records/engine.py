@@ -30,7 +30,7 @@ class PassCosts:
     - `pass_s`, `request_s`: scheduler, sampler and detokenizer for each pass and for each request in it
     - `sampling_s`, `million_logits_s`: sampling with top-k or top-p, for each pass and for each million logits
     - `first_token_s`, `prompt_token_s`: HTTP, tokenizer and queues for a request, and for each token of its prompt
-    - `all_reduce_s`: an all-reduce of few bytes among the GPUs of a machine
+    - `all_reduce_s`: what an all-reduce takes beyond its kernel: the GPUs wait for the slowest of them
     - `tpot_log_spread`, `ttft_log_spread`, `load_log_spread`: standard deviation of log(measured / predicted) of TPOT
       with one request, of TTFT, and of TPOT under load, on machines left out of the fit; `known_log_spread` of TPOT on
       other machines with a CPU or GPU that was in the fit
@@ -50,7 +50,7 @@ class PassCosts:
     million_logits_s: float = _fitted(Prior(3e-5, 1e-6, 1e-3, 1.0), Prior(3e-2, 1e-3, 3e-1, 1.0))
     first_token_s: float = _fitted(Prior(8e-3, 1e-3, 5e-2, 0.5), Prior(8e-3, 1e-3, 1e-1, 0.7))
     prompt_token_s: float = _fitted(Prior(8e-6, 1e-6, 5e-5, 0.5), Prior(8e-6, 1e-6, 1e-4, 0.7))
-    all_reduce_s: float = _fitted(Prior(1e-5, 3e-6, 5e-5, 0.5), None)
+    all_reduce_s: float = _fitted(Prior(5e-6, 1e-6, 5e-5, 0.7), None)
     tpot_log_spread: float
     known_log_spread: float
     load_log_spread: float
@@ -67,6 +67,24 @@ class BatchLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DirectKernels:
+    """An engine's own all-reduces, in which GPUs read each other's memory; `scripts/fit_collectives.py` fits them.
+
+    - `direct_s`: a kernel that reads all other GPUs at once; in two shots there are two
+    - `direct_ratio`: share of the link's rate that they reach
+    - `switch_s`, `switch_ratio`: the same of a kernel that lets the switch add
+    - `direct_most_bytes`, `switch_most_bytes`: the largest messages that they take
+    """
+
+    direct_s: float
+    direct_ratio: float
+    direct_most_bytes: float
+    switch_s: float
+    switch_ratio: float
+    switch_most_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """An inference engine and its release.
 
@@ -79,6 +97,7 @@ class Engine:
       the rate of narrow products
     - `fp16_isas`: instruction sets on which weights are in fp16; on others they are in bf16, whether or not the CPU has
       a unit for it
+    - `all_reduce`: its own kernels for an all-reduce
     - `costs`: by instruction set
     """
 
@@ -94,6 +113,7 @@ class Engine:
     block_tokens: int
     streamed_ratio: Mapping[str, float]
     fp16_isas: tuple[str, ...]
+    all_reduce: DirectKernels
     costs: Mapping[str, PassCosts]
 
     def reserved_tokens(self, token_count: int) -> int:

@@ -40,21 +40,32 @@ class Plan:
 class Link:
     """A link between GPUs or machines; the fields may be arrays, one entry per fabric.
 
+    - `step_s`: latency of a step in each of the `PROTOCOLS` of collectives; infinite for one that the link cannot use
     - `bytes_per_s`: rate in each direction, of one GPU inside a machine or of a whole machine on the network
     - `peer_bytes_per_s`: limit to one other GPU, if every pair of GPUs has its own link
+    - `shared_bytes_per_s`: limit of all GPUs of a machine together; infinite if the GPUs have links to each other
+    - `switch_bytes_per_s`: rate of one GPU at which a switch adds up what all GPUs send; 0 if it does not
+    - `own_part_ratio`: work on a GPU's own part of the bytes that no transfer hides, in steps
     """
 
-    latency_s: Rate
+    step_s: tuple[Rate, Rate, Rate]
     bytes_per_s: Rate
     peer_bytes_per_s: Rate = math.inf
+    shared_bytes_per_s: Rate = math.inf
+    switch_bytes_per_s: Rate = 0.0
+    own_part_ratio: Rate = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fabric:
-    """The links inside a machine of `gpu_count` GPUs and between `machines`; `between` is None for one machine."""
+    """The links inside a machine of `gpu_count` GPUs and between `machines`; `between` is None for one machine.
+
+    `pair` links two GPUs with a bridge between them, where there are more.
+    """
 
     gpu_count: int
     inside: Link
+    pair: Link | None = None
     machines: int = 1
     between: Link | None = None
 

@@ -5,17 +5,43 @@ enter every machine once, as in NCCL.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.records.scale import Fabric, Rate
+from advisor.records.scale import Fabric, Link, Rate
 
 Seconds: TypeAlias = NDArray[np.float64]
 
-CALL_S = 8.4e-6
-"""Constant time of any collective (NCCL 2.21, src/graph/tuning.cc, `baseLat`, protocol Simple)."""
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How NCCL's GPUs tell each other that data has arrived: the constant time of a call, and the share of bandwidth.
+
+    `place` is its index in `Link.step_s`.
+    """
+
+    place: int
+    call_s: float
+    rate_ratio: float
+
+
+SIMPLE = Protocol(2, 8.4e-6, 1.0)
+PROTOCOLS = (Protocol(0, 6.6e-6, 0.38), Protocol(1, 14e-6, 0.92), SIMPLE)
+"""LL (a flag in every 8 bytes), LL128 (a flag in every 128) and Simple (a barrier for each chunk).
+
+NCCL 2.27, src/graph/tuning.cc: `baseLatencies` of the ring, and the shares of bandwidth. LL is limited to 87.7 GB/s on
+an A100, 141 on an H100 and 282 on a B200, 0.37 to 0.39 of what NCCL takes NVLink for.
+"""
+SWITCH_S = 25e-6
+"""Latency of an all-reduce in the switch (the same file, `hwLatencies` of NVLS)."""
+SWITCH_RATIO = 0.71
+"""Share of the switch's rate that its all-reduce reaches (`scripts/fit_collectives.py`)."""
+_LEAST_SWITCHED = 3
+"""With two GPUs nothing is saved in the switch: each sends all bytes, as in a ring."""
 
 
 def rank_count(fabric: Fabric) -> int:
@@ -29,28 +55,48 @@ def all_gather_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     A ring takes n - 1 steps, and each GPU sends 1/n of the bytes in each step (Thakur, Rabenseifner, Gropp, 2005). A
     reduce-scatter is the same operation in reverse and takes as long.
     """
-    ranks = rank_count(fabric)
-    if ranks == 1:
-        return np.zeros_like(total_bytes, dtype=np.float64)
-    moved_s = (ranks - 1) / ranks * total_bytes / _bytes_per_s(fabric)
-    return np.asarray(CALL_S + _ring_latency_s(fabric) + moved_s)
+    return _ring_s(total_bytes, fabric, rounds=1)
 
 
 def all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """Return the time of an all-reduce with the fastest of the ring, tree and hierarchical algorithms."""
+    """Return the time of an all-reduce with the fastest algorithm: ring, tree, hierarchy, or inside the switch."""
+    fastest_s = ring_all_reduce_s(total_bytes, fabric)
     if rank_count(fabric) == 1:
-        return np.zeros_like(total_bytes, dtype=np.float64)
-    fastest_s = np.minimum(ring_all_reduce_s(total_bytes, fabric), tree_all_reduce_s(total_bytes, fabric))
+        return fastest_s
+    others = [tree_all_reduce_s]
     if fabric.machines > 1 and fabric.gpu_count > 1:
-        fastest_s = np.minimum(fastest_s, hierarchical_all_reduce_s(total_bytes, fabric))
+        others.append(hierarchical_all_reduce_s)
+    if fabric.machines == 1 and fabric.gpu_count >= _LEAST_SWITCHED:
+        others.append(switch_all_reduce_s)
+    for algorithm in others:
+        fastest_s = np.minimum(fastest_s, algorithm(total_bytes, fabric))
     return fastest_s
 
 
 def ring_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     """Return the time of a ring all-reduce: 2 (n - 1) steps of 1/n each (Thakur, Rabenseifner, Gropp, 2005)."""
+    return _ring_s(total_bytes, fabric, rounds=2)
+
+
+def _ring_s(total_bytes: Any, fabric: Fabric, *, rounds: int) -> Seconds:
+    """Return the time of `rounds` times around the ring. Each GPU also copies its own part, at the link's rate."""
     ranks = rank_count(fabric)
-    moved_s = 2 * (ranks - 1) / ranks * total_bytes / _bytes_per_s(fabric)
-    return np.asarray(CALL_S + 2 * _ring_latency_s(fabric) + moved_s)
+    if ranks == 1:
+        return np.zeros_like(total_bytes, dtype=np.float64)
+    moved_s = (rounds * (ranks - 1) + _narrowest(fabric).own_part_ratio) / ranks * total_bytes / _bytes_per_s(fabric)
+
+    def in_protocol(protocol: Protocol) -> Any:
+        return rounds * _ring_latency_s(fabric, protocol) + moved_s / protocol.rate_ratio
+
+    return _fastest_protocol(in_protocol)
+
+
+def _fastest_protocol(seconds: Callable[[Protocol], Any]) -> Seconds:
+    """Return the time of a call with the fastest of the protocols."""
+    first, *others = (protocol.call_s + seconds(protocol) for protocol in PROTOCOLS)
+    for other in others:
+        first = np.minimum(first, other)
+    return np.asarray(first)
 
 
 def tree_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
@@ -59,10 +105,27 @@ def tree_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     Every GPU sends all bytes twice (NCCL 2.21, src/graph/tuning.cc: a tree has half the bandwidth of its links;
     Sanders, Speck, Träff, 2009).
     """
-    depth_s = (fabric.gpu_count - 1) * fabric.inside.latency_s
-    if fabric.between is not None:
-        depth_s = depth_s + math.log2(fabric.machines) * fabric.between.latency_s
-    return np.asarray(CALL_S + 2 * depth_s + 2 * total_bytes / _bytes_per_s(fabric))
+
+    def in_protocol(protocol: Protocol) -> Any:
+        depth_s = _latency_s(fabric.inside, protocol, fabric.gpu_count - 1)
+        depth_s = depth_s + _latency_s(fabric.between, protocol, math.log2(fabric.machines))
+        return 2 * depth_s + 2 * total_bytes / _bytes_per_s(fabric) / protocol.rate_ratio
+
+    return _fastest_protocol(in_protocol)
+
+
+def switch_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
+    """Return the time of an all-reduce that NVSwitch computes (NVLS): each GPU sends and receives all bytes once.
+
+    It is infinite without such a switch.
+    """
+    return SWITCH_S + switched_s(total_bytes, fabric.inside, share=SWITCH_RATIO)
+
+
+def switched_s(total_bytes: Any, link: Link, *, share: float) -> Seconds:
+    """Return the time in which the switch adds up these bytes at a share of its rate; infinite if it cannot."""
+    rate = share * np.asarray(link.switch_bytes_per_s)
+    return np.where(rate > 0, total_bytes / np.maximum(rate, 1.0), np.inf)
 
 
 def hierarchical_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
@@ -75,28 +138,59 @@ def hierarchical_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     return 2 * all_gather_s(total_bytes, inside) + ring_all_reduce_s(total_bytes, machines)
 
 
-def send_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """Return the time to send bytes from one GPU to another in the same machine."""
-    inside = fabric.inside
-    bytes_per_s = np.minimum(inside.bytes_per_s, inside.peer_bytes_per_s)
-    return np.asarray(CALL_S + inside.latency_s + total_bytes / bytes_per_s)
+def all_to_all_s(total_bytes: Any, fabric: Fabric) -> Seconds:
+    """Return the time in which every GPU sends 1/n of its `total_bytes` to each GPU, itself included.
+
+    All transfers start together (NCCL: grouped `ncclSend` and `ncclRecv`, Simple). The GPUs of a machine share its
+    network, over which the bytes for other machines go.
+    """
+    ranks = rank_count(fabric)
+    if ranks == 1:
+        return np.zeros_like(total_bytes, dtype=np.float64)
+    inside, between = fabric.inside, fabric.between
+    step_s = inside.step_s[SIMPLE.place]
+    alone = replace(fabric, machines=1, between=None)
+    moved_s = (fabric.gpu_count - 1 + inside.own_part_ratio) / ranks * total_bytes / _bytes_per_s(alone)
+    if between is not None and fabric.machines > 1:
+        step_s = np.maximum(step_s, between.step_s[SIMPLE.place])
+        sent = fabric.gpu_count * (ranks - fabric.gpu_count) / ranks * total_bytes
+        moved_s = np.maximum(moved_s, sent / between.bytes_per_s)
+    return np.asarray(SIMPLE.call_s + step_s + moved_s)
 
 
-def _ring_latency_s(fabric: Fabric) -> Rate:
+def send_s(total_bytes: Any, link: Link) -> Seconds:
+    """Return the time to send bytes from one GPU to another over the link."""
+    bytes_per_s = np.minimum(link.bytes_per_s, link.peer_bytes_per_s)
+    return np.asarray(SIMPLE.call_s + link.step_s[SIMPLE.place] + total_bytes / bytes_per_s)
+
+
+def _ring_latency_s(fabric: Fabric, protocol: Protocol) -> Rate:
     """Return the latency of the n - 1 steps of a ring; with m machines, m - 1 of them go over the network."""
     network_steps = fabric.machines - 1
-    latency_s = (rank_count(fabric) - 1 - network_steps) * fabric.inside.latency_s
-    return latency_s if fabric.between is None else latency_s + network_steps * fabric.between.latency_s
+    inside_s = _latency_s(fabric.inside, protocol, rank_count(fabric) - 1 - network_steps)
+    return inside_s + _latency_s(fabric.between, protocol, network_steps)
+
+
+def _latency_s(link: Link | None, protocol: Protocol, steps: float) -> Rate:
+    return 0.0 if link is None or not steps else steps * link.step_s[protocol.place]
+
+
+def _narrowest(fabric: Fabric) -> Link:
+    """Return the link that sets the pace of a ring: the network, if it leaves the machine."""
+    return fabric.inside if fabric.between is None or fabric.machines == 1 else fabric.between
 
 
 def _bytes_per_s(fabric: Fabric) -> Rate:
     """Return the bandwidth of a ring: the lower of the links inside a machine and the network between machines.
 
-    If each pair of GPUs has its own link, the rings together use all of them; all rings share the network.
+    If each pair of GPUs has its own link, the rings together use all of them; all rings share the network, and the host
+    if they go through it.
     """
     if fabric.between is not None and fabric.machines > 1 and fabric.gpu_count == 1:
         return fabric.between.bytes_per_s
-    inside = np.minimum(fabric.inside.bytes_per_s, (fabric.gpu_count - 1) * fabric.inside.peer_bytes_per_s)
+    link = fabric.inside
+    inside = np.minimum(link.bytes_per_s, (fabric.gpu_count - 1) * link.peer_bytes_per_s)
+    inside = np.minimum(inside, link.shared_bytes_per_s / fabric.gpu_count)
     if fabric.between is None or fabric.machines == 1:
         return inside
     return np.minimum(inside, fabric.between.bytes_per_s)

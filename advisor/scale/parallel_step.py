@@ -223,7 +223,7 @@ def _pipeline(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> 
     busy_s = _busy_s(alone, plan)
     work_s = busy_s - alone.optimizer_s
     directions = 2 if _is_training(alone) else 1
-    sends_s = directions * (stages - 1) * send_s(traffic.result_bytes, fabric)
+    sends_s = directions * (stages - 1) * send_s(traffic.result_bytes, fabric.inside)
     gaps_s = work_s / passes * (stages - 1) / stages
     gradients_s = 0.0 * busy_s
     if plan.data > 1 and _is_training(alone):

@@ -6,7 +6,7 @@ with its own prompt, and then shares every pass with the prompts of the others.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from advisor.predict.served_pass import EngineRates, PassTimes, PassWork, costs_
 from advisor.predict.step_memory import stored_bytes
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Precision
-from advisor.records.engine import BatchLimits, Engine
+from advisor.records.engine import BatchLimits, DirectKernels, Engine
 from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.prediction import (
@@ -33,8 +33,8 @@ from advisor.records.prediction import (
 )
 from advisor.records.scale import Fabric, Link, Plan, Spreading
 from advisor.records.workload import Blocks, Phase, Workload
-from advisor.scale.collectives import all_reduce_s, send_s
-from advisor.scale.links import inside_link
+from advisor.scale.collectives import all_reduce_s, send_s, switched_s
+from advisor.scale.links import fabric_of, inner_fabric
 from advisor.scale.plans import gpu_counts, served_plans
 from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.spread_out import precedes
@@ -53,6 +53,9 @@ _ATTENTION = ("attention", "engine.latent_attention")
 """The operators whose work grows with the pairs of tokens."""
 _PER_TOKEN = ("product_flops", "attention_flops", "vector_flops", "inner_bytes", "outer_bytes")
 """The fields of `PassWork` that grow with the tokens of a prompt, but for the pairs in `attention_flops`."""
+_PAIR = 2
+_DIRECT_WAYS = (2, 4, 6, 8)
+"""Sizes of groups for which vLLM has kernels (custom_all_reduce.py, `_SUPPORTED_WORLD_SIZES`)."""
 _ALL_REDUCES = 2
 """All-reduces per block: after attention and after feed-forward (Megatron-LM)."""
 
@@ -70,7 +73,9 @@ class ServedModel:
     """The work of a served language model, counted once for each width and each number of requests in a pass."""
 
     def __init__(self, workload: Workload, generation: Generation) -> None:
-        self.workload, self.generation = workload, generation
+        if generation.engine is None:
+            raise ValueError(f"{workload.name} is not served by an engine")
+        self.workload, self.generation, self.engine = workload, generation, generation.engine
         self._parts = {phase: part_of_generation(workload, phase) for phase in ("prefill", "decode")}
         self._counted: dict[tuple[Phase, Width, tuple[float, ...]], PassWork] = {}
 
@@ -169,16 +174,17 @@ def request_times(
     width: Width,
     in_flight: FloatArray,
     plan: Plan,
-    inside: Link | None,
+    fabric: Fabric | None,
     chunk_tokens: int,
 ) -> RequestTimes:
     """Return the times of a request among `in_flight` of one replica, (batches,), which may be fractions.
 
-    A pipeline of p stages runs p groups of the requests one behind the other, so that a group is a p-th of them.
+    `fabric` links the GPUs of the plan. A pipeline of p stages runs p groups of the requests one behind the other, so
+    that a group is a p-th of them.
     """
     generation, group = model.generation, np.maximum(in_flight / plan.pipeline, 1.0)
     chunks = chunk_count(generation, chunk_tokens)
-    pass_of = _passes(model, rates=rates, width=width, group=group, plan=plan, inside=inside, chunks=chunks)
+    pass_of = _passes(model, rates=rates, width=width, group=group, plan=plan, fabric=fabric, chunks=chunks)
     others = np.maximum(group - 1, 0.0)
     passed, decode_s = pass_of(0, group)
     mixed_s, own_s = pass_of(1, group)[1], pass_of(1, others)[1]
@@ -205,30 +211,39 @@ def _passes(
     width: Width,
     group: FloatArray,
     plan: Plan,
-    inside: Link | None,
+    fabric: Fabric | None,
     chunks: int,
 ) -> Callable[[float, FloatArray], tuple[PassTimes, FloatArray]]:
     """Return a function of the chunks of prompts in a pass and of the requests that decode in it, about `group`.
 
     It gives the times of the pass, and its whole time with what GPUs tell each other.
     """
-    generation, stages, one = model.generation, plan.pipeline, np.ones(1)
+    generation, engine, one = model.generation, model.engine, np.ones(1)
     decode = _divided(model.work("decode", width, group), plan, generation)
     prompt = _divided(model.work("prefill", width, one), plan, generation)
     scaled = (*_PER_TOKEN, "cache_bytes", "token_count", "request_count", "logit_count")
 
     def exchange_s(parts: float, tokens: FloatArray) -> FloatArray:
         """Return the time that GPUs take to tell each other the results of a pass."""
-        if inside is None:
+        if fabric is None:
             return np.zeros((1, 1))
         count, of_prompt = model.exchanged_bytes("prefill", width, one)
         of_token = of_prompt / generation.prefill_tokens
         sent = of_token * (parts * generation.new_tokens / chunks + tokens)
         total = np.zeros((1, 1))
         if plan.tensor > 1:
-            total = count * _ALL_REDUCES * tensor_all_reduce_s(sent, plan.tensor, inside, least_s=rates.all_reduce_s)
-        if stages > 1:
-            total = total + (stages - 1) * send_s(sent, Fabric(gpu_count=stages, inside=inside))
+            total = (
+                count
+                * _ALL_REDUCES
+                * tensor_all_reduce_s(
+                    sent,
+                    inner_fabric(fabric, ways=plan.tensor),
+                    kernels=engine.all_reduce,
+                    waiting_s=rates.all_reduce_s,
+                )
+            )
+        for link, sends in _stage_links(fabric, plan):
+            total = total + sends * send_s(sent, link)
         return total
 
     def pass_of(parts: float, decoding: FloatArray) -> tuple[PassTimes, FloatArray]:
@@ -241,18 +256,36 @@ def _passes(
     return pass_of
 
 
-def tensor_all_reduce_s(sent_bytes: Any, ways: int, inside: Link, *, least_s: Any) -> FloatArray:
-    """Return the time of an all-reduce inside a machine: in one shot, in two, or along a ring, whichever is fastest.
+def tensor_all_reduce_s(sent_bytes: Any, fabric: Fabric, *, kernels: DirectKernels, waiting_s: Any) -> FloatArray:
+    """Return the time of an engine's all-reduce: with its own kernels where they apply, or with NCCL if that is faster.
 
-    In one shot each GPU reads all bytes of all others; in two each reduces a part and then reads the parts of the
-    others (vLLM: csrc/custom_all_reduce.cuh).
+    In one shot each GPU reads all bytes of all others; in two each adds up a part and then reads the parts of the
+    others (vLLM: csrc/custom_all_reduce.cuh). In a third kernel the switch adds. They are for 2, 4, 6 or 8 GPUs of a
+    machine with links to each other, or for 2 on PCIe. `waiting_s` is added.
     """
-    fabric = Fabric(gpu_count=ways, inside=inside)
-    bytes_per_s = np.minimum(inside.bytes_per_s, (ways - 1) * inside.peer_bytes_per_s)
-    one_shot_s = least_s + (ways - 1) * sent_bytes / bytes_per_s
-    two_shot_s = 2 * least_s + 2 * (ways - 1) / ways * sent_bytes / bytes_per_s
-    fastest_s: FloatArray = np.minimum(np.minimum(one_shot_s, two_shot_s), all_reduce_s(sent_bytes, fabric))
-    return fastest_s
+    link, ways = fabric.inside, fabric.gpu_count
+    fastest_s: FloatArray = all_reduce_s(sent_bytes, fabric)
+    if fabric.machines == 1 and ways in _DIRECT_WAYS:
+        rate = np.minimum(link.bytes_per_s, (ways - 1) * link.peer_bytes_per_s) * kernels.direct_ratio
+        one_shot_s = kernels.direct_s + (ways - 1) * sent_bytes / rate
+        two_shot_s = 2 * kernels.direct_s + 2 * (ways - 1) / ways * sent_bytes / rate
+        applies = (sent_bytes < kernels.direct_most_bytes) & (np.isinf(link.shared_bytes_per_s) | (ways == _PAIR))
+        fastest_s = np.where(applies, np.minimum(fastest_s, np.minimum(one_shot_s, two_shot_s)), fastest_s)
+        if ways > _PAIR:
+            in_switch_s = kernels.switch_s + switched_s(sent_bytes, link, share=kernels.switch_ratio)
+            applies = sent_bytes <= kernels.switch_most_bytes
+            fastest_s = np.where(applies, np.minimum(fastest_s, in_switch_s), fastest_s)
+    total_s: FloatArray = waiting_s + fastest_s
+    return total_s
+
+
+def _stage_links(fabric: Fabric, plan: Plan) -> Iterator[tuple[Link, int]]:
+    """Yield the links between the stages of a pipeline, each with the number of times that a pass goes over it."""
+    between = 0 if fabric.between is None else max(0, plan.tensor * plan.pipeline // fabric.gpu_count - 1)
+    if fabric.between is not None and between:
+        yield fabric.between, between
+    if plan.pipeline - 1 - between:
+        yield fabric.inside, plan.pipeline - 1 - between
 
 
 def _divided(work: PassWork, plan: Plan, generation: Generation) -> PassWork:
@@ -300,7 +333,6 @@ def predict_served(
     for (kind, width, gpu_count, limits), members in groups.items():
         some = [devices[index] for index in members]
         rates = engine_rates(some, [precisions[index] for index in members], engine=engine, efficiencies=efficiencies)
-        link = inside_link(some) if gpu_count > 1 else None
         replicas.append(_Replicas(members=members, width=width, limits=limits, rates=rates))
         compute_from = _compute_bound_from(model, rates, width)
         for used in gpu_counts(gpu_count, asked=asked):
@@ -308,7 +340,7 @@ def predict_served(
                 best.take(
                     members,
                     _offered(
-                        model, plan, some, kind=kind, width=width, rates=rates, link=link, limits=limits,
+                        model, plan, some, kind=kind, width=width, rates=rates, limits=limits,
                         batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
                     ),
                 )  # fmt: skip
@@ -351,7 +383,6 @@ def _offered(
     kind: DeviceKind,
     width: Width,
     rates: EngineRates,
-    link: Link | None,
     limits: BatchLimits,
     batches: IndexArray,
     engine: Engine,
@@ -370,7 +401,7 @@ def _offered(
             width=width,
             in_flight=in_flight,
             plan=plan,
-            inside=link,
+            fabric=fabric_of(devices, plan) if plan.gpu_count > 1 else None,
             chunk_tokens=limits.max_num_batched_tokens,
         )
 
@@ -454,7 +485,7 @@ def _passes_at(
                 width=group.width,
                 group=np.maximum(_DECODING / plan.pipeline, 1.0),
                 plan=plan,
-                inside=inside_link([best.devices[one] for one in devices[at]]) if plan != Plan() else None,
+                fabric=fabric_of([best.devices[one] for one in devices[at]], plan) if plan.gpu_count > 1 else None,
                 chunks=chunks,
             )
             tokens = np.where(_DECODING > 0, np.maximum(_DECODING / plan.pipeline, 1.0), 0.0)

@@ -1,20 +1,26 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.records.scale import Fabric
+from advisor.records.scale import Fabric, Link
 from advisor.scale.collectives import (
-    CALL_S,
+    SIMPLE,
+    SWITCH_RATIO,
     all_gather_s,
     all_reduce_s,
+    all_to_all_s,
     hierarchical_all_reduce_s,
     ring_all_reduce_s,
     send_s,
+    switch_all_reduce_s,
     tree_all_reduce_s,
 )
-from tests.scale.toys import fabric
+from tests.scale.toys import fabric, simple_link
 
+CALL_S = SIMPLE.call_s
 GPUS = st.sampled_from([1, 2, 4, 8])
 MACHINES = st.sampled_from([1, 2, 4, 64])
 SIZES = st.floats(min_value=1.0, max_value=1e12)
@@ -58,11 +64,51 @@ def test_gathering_takes_half_of_an_all_reduce() -> None:
     assert all_gather_s(1e9, fabric(gpus=4)) == pytest.approx(CALL_S + 3e-6 + 7.5e-3)
 
 
+def test_few_bytes_go_by_the_protocol_with_the_shortest_steps_and_many_by_the_one_with_all_the_bandwidth() -> None:
+    links = Fabric(gpu_count=8, inside=Link(step_s=(0.6e-6, 1.9e-6, 3.4e-6), bytes_per_s=240e9))
+    # LL: 6.6 us, 14 steps of 0.6 us, 1.75 x 64 KiB at 0.38 x 240 GB/s.
+    assert float(all_reduce_s(2**16, links)) == pytest.approx(6.6e-6 + 8.4e-6 + 1.75 * 2**16 / 91.2e9)
+    # LL128: 14 us, 14 steps of 1.9 us, 1.75 x 4 MiB at 0.92 x 240 GB/s.
+    assert float(all_reduce_s(2**22, links)) == pytest.approx(14e-6 + 26.6e-6 + 1.75 * 2**22 / 220.8e9)
+    # Simple: 8.4 us, 14 steps of 3.4 us.
+    assert float(all_reduce_s(2**30, links)) == pytest.approx(8.4e-6 + 47.6e-6 + 1.75 * 2**30 / 240e9)
+
+
+def test_a_gpu_also_copies_its_own_part() -> None:
+    # 1 step of the other's half and 0.94 of its own: 1.94 / 2 x 1 GB at 100 GB/s.
+    links = fabric(gpus=2)
+    links = replace(links, inside=replace(links.inside, own_part_ratio=0.94))
+    assert all_gather_s(1e9, links) == pytest.approx(CALL_S + 1e-6 + 9.7e-3)
+
+
+def test_a_switch_adds_what_three_or_more_gpus_send_once() -> None:
+    link = replace(simple_link(1e-6, 100.0), switch_bytes_per_s=200e9)
+    four = Fabric(gpu_count=4, inside=link)
+    assert switch_all_reduce_s(1e9, four) == pytest.approx(25e-6 + 1e9 / (200e9 * SWITCH_RATIO))
+    assert all_reduce_s(1e9, four) == switch_all_reduce_s(1e9, four)
+    two = Fabric(gpu_count=2, inside=link)
+    assert all_reduce_s(1e9, two) == ring_all_reduce_s(1e9, two)
+    assert np.isinf(switch_all_reduce_s(1e9, fabric(gpus=4)))
+
+
+def test_gpus_without_links_to_each_other_share_the_host() -> None:
+    # Two links of 20 GB/s for eight GPUs: 5 GB/s each. 7/8 x 1 GB.
+    link = replace(simple_link(1e-6, 20.0), shared_bytes_per_s=40e9)
+    assert all_gather_s(1e9, Fabric(gpu_count=8, inside=link)) == pytest.approx(CALL_S + 7e-6 + 0.175)
+    assert all_gather_s(1e9, Fabric(gpu_count=2, inside=link)) == pytest.approx(CALL_S + 1e-6 + 0.025)
+
+
+def test_all_to_all_sends_every_gpu_its_part() -> None:
+    # 3/4 x 1 GB at 100 GB/s. Two machines of 4: each sends 4 x 4/8 x 1 GB at 50 GB/s.
+    assert all_to_all_s(1e9, fabric(gpus=4)) == pytest.approx(CALL_S + 1e-6 + 7.5e-3)
+    assert all_to_all_s(1e9, fabric(gpus=4, machines=2)) == pytest.approx(CALL_S + 10e-6 + 40e-3)
+
+
 def test_sending_is_one_step() -> None:
-    assert send_s(1e9, fabric(gpus=4)) == pytest.approx(CALL_S + 1e-6 + 10e-3)
+    assert send_s(1e9, simple_link(1e-6, 100.0)) == pytest.approx(CALL_S + 1e-6 + 10e-3)
 
 
-@pytest.mark.parametrize("collective", [all_reduce_s, all_gather_s])
+@pytest.mark.parametrize("collective", [all_reduce_s, all_gather_s, all_to_all_s])
 def test_one_gpu_tells_itself_nothing(collective: object) -> None:
     assert callable(collective)
     assert collective(np.array([1e9, 1e3]), fabric(gpus=1)).tolist() == [0.0, 0.0]

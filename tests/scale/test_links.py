@@ -8,20 +8,41 @@ from tests.predict.toys import device
 
 
 def test_gpus_talk_by_nvlink_where_it_reaches_all_else_through_the_host() -> None:
-    link = inside_link([device(nvlink_bytes_per_s=2.4e11), device(host_to_device_bytes_per_s=1.2e10)])
+    link = inside_link([device(nvlink_bytes_per_s=2.4e11), device(host_to_device_bytes_per_s=1.2e10)], ways=4)
     assert np.ravel(link.bytes_per_s).tolist() == [2.4e11, 1.2e10]
-    assert np.ravel(link.latency_s).tolist() == [3.4e-6, 5.7e-6]
+    assert np.ravel(link.shared_bytes_per_s).tolist() == [np.inf, 2.4e10]
+    assert np.ravel(link.step_s[2]).tolist() == [3.4e-6, 5.7e-6]
+    assert np.ravel(link.step_s[1]).tolist() == [1.9e-6, np.inf]
+
+
+def test_a_bridge_links_two_and_spares_the_host_among_more() -> None:
+    card = device(gpu_count=4, bridge_bytes_per_s=2.4e11, host_to_device_bytes_per_s=2.5e10)
+    fabric = fabric_of([card], Plan(tensor=4))
+    assert fabric.inside.bytes_per_s.item() == 2.5e10
+    # Two pairs: as many transfers through the host as its two links carry, twice.
+    assert fabric.inside.shared_bytes_per_s.item() == 1e11
+    pair = inner_fabric(fabric, ways=2).inside
+    assert (pair.bytes_per_s.item(), pair.shared_bytes_per_s.item()) == (2.4e11, np.inf)
+
+
+def test_groups_side_by_side_share_the_host_and_larger_ones_take_whole_machines() -> None:
+    fabric = fabric_of([device(gpu_count=8, network_bytes_per_s=5e10)], Plan(machines=2, tensor=16))
+    assert inner_fabric(fabric, ways=4).inside.shared_bytes_per_s.item() == fabric.inside.shared_bytes_per_s.item() / 2
+    assert outer_fabric(fabric, ways=4).inside.shared_bytes_per_s.item() == fabric.inside.shared_bytes_per_s.item() / 4
+    both = inner_fabric(fabric, ways=16)
+    assert (both.gpu_count, both.machines) == (8, 2)
 
 
 def test_where_every_pair_has_a_link_all_of_them_carry_their_part() -> None:
-    # 7 others at 48 GB/s each are 336 GB/s: an all-gather of 8 GB takes 8.4 us, 7 steps of 3.4 us and 7 GB / 336 GB/s.
+    # 7 others at 48 GB/s each are 336 GB/s: an all-gather of 8 GB takes 8.4 us, 7 steps of 3.4 us and 7 GB / 336 GB/s,
+    # and 0.94 GB of its own.
     eight = [device(gpu_count=8, peer_link_bytes_per_s=48e9)]
     fabric = fabric_of(eight, Plan(data=8))
-    assert all_gather_s(8e9, fabric).item() == pytest.approx(8.4e-6 + 7 * 3.4e-6 + 7 / 336)
-    # Two of them have one link: 1 GB / 48 GB/s.
+    assert all_gather_s(8e9, fabric).item() == pytest.approx(8.4e-6 + 7 * 3.4e-6 + 7.94 / 336)
+    # Two of them have one link: 1.94 GB / 48 GB/s.
     pair = inner_fabric(fabric, ways=2)
-    assert all_gather_s(2e9, pair).item() == pytest.approx(8.4e-6 + 3.4e-6 + 1 / 48)
-    assert send_s(1e9, fabric).item() == pytest.approx(8.4e-6 + 3.4e-6 + 1 / 48)
+    assert all_gather_s(2e9, pair).item() == pytest.approx(8.4e-6 + 3.4e-6 + 1.94 / 48)
+    assert send_s(1e9, fabric.inside).item() == pytest.approx(8.4e-6 + 3.4e-6 + 1 / 48)
 
 
 def test_groups_share_the_network_of_a_machine() -> None:
@@ -33,7 +54,7 @@ def test_groups_share_the_network_of_a_machine() -> None:
 
 
 def test_a_link_of_which_nothing_is_known_is_no_number() -> None:
-    assert np.isnan(inside_link([device(host_to_device_bytes_per_s=None)]).bytes_per_s).all()
+    assert np.isnan(inside_link([device(host_to_device_bytes_per_s=None)], ways=2).bytes_per_s).all()
 
 
 def test_the_fabric_is_that_of_the_plan() -> None:

@@ -117,7 +117,7 @@ def test_pipelines_side_by_side_add_their_stages_gradients_up_in_the_end() -> No
     # 8 passes of 9 s through 2 stages: (8 + 2 - 1) / 2 x 9 s = 40.5 s, half the optimizer's, 2 sends, and half of the
     # gradients.
     pair = fabric(gpus=2)
-    expected_s = 40.5 + 0.5 + 2 * float(send_s(1e8, pair)) + float(all_reduce_s(5e8, pair))
+    expected_s = 40.5 + 0.5 + 2 * float(send_s(1e8, pair.inside)) + float(all_reduce_s(5e8, pair))
     assert second(spread(Plan(pipeline=2, data=2, accumulate=8)).step_s) == pytest.approx(expected_s)
 
 
@@ -140,13 +140,13 @@ def test_one_group_has_nobody_to_share_with_to_the_last_digit(
 
 def test_a_pipeline_of_four_stages_and_one_pass_is_as_slow_as_one_gpu() -> None:
     # 9 s, a quarter of the optimizer's, and 3 sends there and 3 back.
-    expected_s = 9.25 + 6 * float(send_s(1e8, fabric(gpus=4)))
+    expected_s = 9.25 + 6 * float(send_s(1e8, fabric(gpus=4).inside))
     assert second(spread(Plan(pipeline=4)).step_s) == pytest.approx(expected_s)
 
 
 def test_more_passes_fill_the_pipeline() -> None:
     # 12 passes of 9 s: (12 + 4 - 1) / 4 x 9 s = 33.75 s, and the optimizer and the sends.
-    expected_s = 33.75 + 0.25 + 6 * float(send_s(1e8, fabric(gpus=4)))
+    expected_s = 33.75 + 0.25 + 6 * float(send_s(1e8, fabric(gpus=4).inside))
     assert second(spread(Plan(pipeline=4, accumulate=12)).step_s) == pytest.approx(expected_s)
 
 

@@ -9,12 +9,13 @@ import pytest
 from advisor.errors import UsageError
 from advisor.predict.served_pass import COEFFICIENTS
 from advisor.records.device import Device
-from advisor.records.engine import BatchLimits, Engine, PassCosts
+from advisor.records.engine import BatchLimits, DirectKernels, Engine, PassCosts
 from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions, TokenTimes
-from advisor.records.scale import Link, Plan, Spreading
+from advisor.records.scale import Fabric, Link, Plan, Spreading
 from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, Workload
+from advisor.scale.collectives import SWITCH_RATIO
 from advisor.scale.plans import served_plans
 from advisor.scale.served import (
     ServedModel,
@@ -26,6 +27,7 @@ from advisor.scale.served import (
 )
 from tests.predict.toys import NOTHING, device, efficiency, memory_line, operand
 from tests.predict.toys import workload as toy
+from tests.scale.toys import simple_link
 
 PASSES = 10
 PER_REQUEST = (0.0, 1.0)
@@ -41,6 +43,14 @@ IDEAL = PassCosts(
 )
 """An engine without overheads, on which compute and memory overlap fully."""
 LIMITS = BatchLimits(max_num_seqs=64, max_num_batched_tokens=2048)
+KERNELS = DirectKernels(
+    direct_s=2e-6,
+    direct_ratio=1.0,
+    direct_most_bytes=8e6,
+    switch_s=10e-6,
+    switch_ratio=0.5,
+    switch_most_bytes=64e6,
+)
 ENGINE = Engine(
     name="toy",
     version="1",
@@ -54,6 +64,7 @@ ENGINE = Engine(
     block_tokens=1,
     streamed_ratio={DEVICE.generation: 1.0},
     fp16_isas=("avx2",),
+    all_reduce=KERNELS,
     costs={"gpu": IDEAL, "avx2": IDEAL},
 )
 
@@ -240,9 +251,10 @@ TWO = device(gpu_count=2, nvlink_bytes_per_s=1e11)
 def test_tensor_parallel_gpus_divide_a_pass_and_sum_twice_in_each_block() -> None:
     _, tokens = predicted([1], on=TWO, asked=Spreading(tensor=2), all_reduce_s=5e-6)
     _, free = predicted([1], on=TWO, asked=Spreading(tensor=2))
-    # Weights, products and caches in two; 4 all-reduces of 2 kB in one shot: 5 us and 2 kB at 100 GB/s.
+    # Weights, products and caches in two; 4 all-reduces of 2 kB in one shot: 2 us and 2 kB at 100 GB/s, and 5 us in
+    # which they wait for each other.
     assert free.pass_s[0, 0] == pytest.approx(decode_us(1) / 2 * 1e-6)
-    assert tokens.between_s[0, 0] == pytest.approx((decode_us(1) / 2 + 4 * (5 + 0.02)) * 1e-6)
+    assert tokens.between_s[0, 0] == pytest.approx((decode_us(1) / 2 + 4 * (2 + 0.02 + 5)) * 1e-6)
 
 
 def test_the_efficiency_of_a_plan_is_its_share_of_perfect_scaling() -> None:
@@ -264,11 +276,33 @@ def test_a_pipeline_runs_its_groups_of_requests_one_behind_the_other() -> None:
     assert tokens.pass_s[0, 0] == pytest.approx(decode_us(4) * 1e-6)
 
 
-def test_large_messages_go_around_the_ring_and_small_ones_in_one_shot() -> None:
-    link = Link(latency_s=3.4e-6, bytes_per_s=1e11)
-    small, large = (float(tensor_all_reduce_s(size, 8, link, least_s=1e-5)) for size in (1e3, 1e9))
-    assert small == pytest.approx(1e-5 + 7 * 1e3 / 1e11)
-    assert large == pytest.approx(2 * 7 / 8 * 1e9 / 1e11, rel=0.01)
+def all_reduce_us(size_bytes: float, ways: int, link: Link) -> float:
+    fabric = Fabric(gpu_count=ways, inside=link)
+    return 1e6 * float(tensor_all_reduce_s(size_bytes, fabric, kernels=KERNELS, waiting_s=0.0))
+
+
+def test_small_messages_go_in_one_shot_larger_ones_in_two_and_the_largest_around_the_ring() -> None:
+    link = simple_link(3.4e-6, 100.0)
+    # 7 x 1 kB at 100 GB/s; 2 x 2 us and 2 x 7/8 x 1 MB; 100 MB as NCCL does.
+    assert all_reduce_us(1e3, 8, link) == pytest.approx(2 + 0.07)
+    assert all_reduce_us(1e6, 8, link) == pytest.approx(4 + 17.5)
+    assert all_reduce_us(1e8, 8, link) == pytest.approx(8.4 + 14 * 3.4 + 1750)
+
+
+def test_a_switch_adds_for_an_engine_too() -> None:
+    # 10 us and 4 MB at half of 400 GB/s; above 64 MB NCCL: 25 us and 100 MB at 0.71 of 400 GB/s.
+    link = replace(simple_link(3.4e-6, 100.0), switch_bytes_per_s=400e9)
+    assert all_reduce_us(4e6, 4, link) == pytest.approx(10 + 20)
+    assert all_reduce_us(1e8, 4, link) == pytest.approx(25 + 1e8 / (400e9 * SWITCH_RATIO) * 1e6)
+
+
+def test_an_engines_kernels_are_not_for_three_gpus_nor_for_four_on_pcie() -> None:
+    link = simple_link(1e-6, 100.0)
+    pcie = replace(link, shared_bytes_per_s=2e11)
+    # NCCL: 8.4 us and 4 or 6 steps of 1 us.
+    assert all_reduce_us(1.0, 3, link) == pytest.approx(8.4 + 4, rel=1e-3)
+    assert all_reduce_us(1.0, 4, pcie) == pytest.approx(8.4 + 6, rel=1e-3)
+    assert all_reduce_us(1.0, 2, pcie) == pytest.approx(2, rel=1e-3)
 
 
 def test_heads_that_do_not_divide_leave_pipelines_and_copies() -> None:

@@ -1,5 +1,6 @@
 """Steps, plans and fabrics whose figures are easy to work with by hand."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,18 @@ PARAMETER_BYTES = OUTSIDE_BYTES + BLOCK_COUNT * BLOCK_BYTES
 
 
 def fabric(*, gpus: int, gb_per_s: float = 100.0, machines: int = 1, network_gb_per_s: float = 50.0) -> Fabric:
-    """Links with steps of 1 us inside a machine and 10 us between machines."""
+    """Links with steps of 1 us inside a machine and 10 us between machines, and only NCCL's protocol Simple."""
     return Fabric(
         gpu_count=gpus,
-        inside=Link(latency_s=1e-6, bytes_per_s=gb_per_s * 1e9),
+        inside=simple_link(1e-6, gb_per_s),
         machines=machines,
-        between=Link(latency_s=10e-6, bytes_per_s=network_gb_per_s * 1e9) if machines > 1 else None,
+        between=simple_link(10e-6, network_gb_per_s) if machines > 1 else None,
     )
+
+
+def simple_link(step_s: float, gb_per_s: float) -> Link:
+    """A link that only NCCL's protocol Simple can use."""
+    return Link(step_s=(math.inf, math.inf, step_s), bytes_per_s=gb_per_s * 1e9)
 
 
 def alone(**parts_s: float) -> Alone:
