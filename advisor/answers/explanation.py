@@ -16,6 +16,7 @@ from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_m
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batches_of
 from advisor.predict.loader import loading_s
+from advisor.predict.narrow_kernels import formats_of
 from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import explain_step
 from advisor.predict.weights import with_weights
@@ -174,7 +175,7 @@ def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArr
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
     options = question.options
     if question.workload.generation is not None:
-        return predict_on_all(
+        return predict_on_all(  # raises `UsageError` if the engine has no kernels for the weights on the device
             question.workload,
             devices=[replace(machine.device, gpu_count=1)],
             efficiencies=question.catalog.efficiencies,
@@ -265,8 +266,9 @@ def _alternatives(quote: Quote, question: Question) -> Iterator[tuple[ChangeKind
         return replace(question, options=replace(options, **options_changed), workload=traced)
 
     if workload.generation is not None:
-        if workload.generation.weights == "auto":
-            for weights in get_args(WeightFormat):
+        engine = workload.generation.engine
+        if workload.generation.weights == "auto" and engine is not None:
+            for weights in formats_of(engine, "weight_kernels"):
                 yield "weights", changed(traced=with_weights(workload, weights), weights=weights)
         return
     for precision in get_args(Precision):

@@ -13,6 +13,7 @@ from advisor.records.billing import ExtraCosts
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 from advisor.records.engine import Engine, EngineIsa
+from advisor.records.generation import CacheFormat, WeightFormat
 from advisor.records.price import PriceErrors
 
 DeviceT = TypeVar("DeviceT", Gpu, Cpu)
@@ -105,6 +106,10 @@ def read_engines(files: Iterable[Path]) -> dict[str, Engine]:
     engines = {}
     for root in _roots(files):
         engine = read_record(Engine, root, zero_allowed=("kernel_core_s", "all_reduce_s"))
+        for key, formats in (("weight_kernels", WeightFormat), ("cache_kernels", CacheFormat)):
+            for entry in root[key].entries():
+                for one in entry["formats"].items(hint="write [fp8, int8]"):
+                    one.choice(get_args(formats))
         unknown = sorted({*engine.costs} - {*get_args(EngineIsa)})
         if unknown or not engine.costs:
             hint = f"the instruction sets are {', '.join(get_args(EngineIsa))}"

@@ -47,6 +47,8 @@ _RANGE_BY_UNIT = {
     "ramp": Range(1e-3, 1e4, "they are fitted between 0.5 and 64"),
     "spread": Range(1e-9, 5, "e^5 is an error by a factor of 150"),
     "tokens": Range(1, 1e6, "engines read up to 32,768 tokens in a pass"),
+    "kernels": Range(0.1, 10, "one or two kernels quantize the input of a product"),
+    "flops": Range(1, 1e5, "quantizing a number takes as long as 10 to 500 FLOP"),
     "seqs": Range(1, 1e6, "engines run up to 1,024 requests at once"),
     "nodes": Range(1, 64, "the largest machine has 32 NUMA nodes"),
     "count": Range(1, 1e6, "no machine has a million of anything"),

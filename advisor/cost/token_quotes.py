@@ -46,5 +46,6 @@ def token_quote(
         kv_cache_bytes=float(tokens.kv_cache_bytes[device, batch]),
         weight_bytes=float(tokens.weight_bytes[device, batch]),
         compute_bound_from=int(compute_bound_from) if math.isfinite(compute_bound_from) else None,
+        kernels=tokens.kernels[device] if tokens.kernels else "",
         **queued,
     )

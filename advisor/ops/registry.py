@@ -25,12 +25,26 @@ CHANNELS_LAST = "channels_last"
 MADE_CONTIGUOUS = "made_contiguous"
 """Attribute: the number of operands that the kernel first copies to a contiguous layout."""
 
+_QUANTIZED_BYTES: Mapping[str, float] = {
+    "int8": 1, "float8_e4m3fn": 1,  # with a scale for each column, which is not counted
+    "int4": 0.5 + 2.5 / 128,  # an fp16 scale and a 4-bit zero point for 128 weights (AWQ, GPTQ)
+    # A scale of 8 bits for 64 weights, and one of 32 bits for 256 scales (Dettmers et al., QLoRA, 2023, section 3).
+    "nf4": 0.5 + 1 / 64 + 4 / (64 * 256),
+    "nvfp4": 0.5 + 1 / 16,  # an fp8 scale for 16 weights (NVIDIA, "Introducing NVFP4", 2025)
+    # Bytes of a block over its weights in llama.cpp (ggml/src/ggml-common.h): scales in fp16, packed scales, weights.
+    "q4_0": (2 + 16) / 32, "q8_0": (2 + 32) / 32,
+    "q4_k": (4 + 12 + 128) / 256, "q5_k": (4 + 12 + 32 + 128) / 256, "q6_k": (2 + 16 + 64 + 128) / 256,
+    # Half of the layers each (llama.cpp: src/llama-quant.cpp, `use_more_bits`).
+    "q4_k/q6_k": (144 + 210) / 512, "q5_k/q6_k": (176 + 210) / 512,
+}  # fmt: skip
+QUANTIZED_DTYPES = frozenset(_QUANTIZED_BYTES)
+"""Storage dtypes of quantized weights."""
 ITEMSIZE_BYTES: Mapping[str, float] = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e5m2": 1,
     "complex128": 16, "complex64": 8, "complex32": 4,
-    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
+    "int64": 8, "int32": 4, "int16": 2, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
     "qint8": 1, "quint8": 1, "qint32": 4,
-    "int4": 0.5 + 2.5 / 128,  # as AWQ and GPTQ store weights: an fp16 scale and a 4-bit zero point per 128 weights
+    **_QUANTIZED_BYTES,
 }  # fmt: skip
 
 

@@ -64,6 +64,24 @@ FLOP per cycle at 2.8 GHz; fp32 has at most 32. On a Graviton3 it makes BERT 1.9
 request 91763: 2.3 and 1.2 times OpenBLAS)."""
 _FP64_PER_FP32 = 0.5
 """A vector register holds half as many doubles."""
+_INT8_PER_FP32 = 4.0
+"""VPDPBUSD and SDOT multiply four pairs of bytes in place of one fp32 pair of an FMA (Intel intrinsics guide, Arm
+instruction set)."""
+_INT8_PER_BF16 = 2.0
+"""TDPBSSD beside TDPBF16PS, SMMLA beside BFMMLA: rows of twice as many bytes (same)."""
+_NARROW_PER_HALF: Mapping[str, Mapping[str, float]] = {
+    "Turing": {"int8": 2}, "Ampere": {"int8": 2},
+    "Ada Lovelace": {"int8": 2, "fp8": 2}, "Hopper": {"int8": 2, "fp8": 2},
+    "Blackwell": {"int8": 2, "fp8": 2, "fp4": 4}, "Blackwell 2.0": {"int8": 2, "fp8": 2, "fp4": 4},
+    "Blackwell Ultra": {"fp8": 2, "fp4": 6},
+    "CDNA 3.0": {"int8": 2, "fp8": 2}, "CDNA 4.0": {"int8": 2, "fp8": 2, "fp4": 4},
+}  # fmt: skip
+"""Dense rate of matrix units in narrow numbers over that in 16 bits, by generation (data sheets and white papers: T4
+130 and 65 TOPS, A100 624 and 312, L40S 733 and 366, H100 1,979 and 989, B200 4,500 or 9,000 and 2,250, MI300X 2,615 and
+1,307)."""
+_HALVED_IN_HALF = ("int8", "fp4")
+"""Rates that GeForce does not halve, as it does 16-bit and fp8 products that add up in fp32 (RTX 4090: 660 TOPS in
+int8, 330 in fp8, 165 in fp16; NVIDIA, Ada architecture white paper, appendix A)."""
 
 _SUSTAINED_BOOST_RATIO, _SUSTAINED_BASE_RATIO = 0.63, 1.29
 """See `sustained_clock_hz`."""
@@ -111,6 +129,10 @@ def gpu_device(
         "bf16": gpu.bf16_tensor_flops_per_s,
         "fp16": gpu.fp16_tensor_flops_per_s or _native_fp16(gpu),
     }
+    half = gpu.bf16_tensor_flops_per_s or gpu.fp16_tensor_flops_per_s
+    for unit, ratio in _NARROW_PER_HALF.get(gpu.generation, {}).items():
+        full_rate = 2.0 if unit in _HALVED_IN_HALF and has_narrow_tensor_cores(gpu) else 1.0
+        peaks[unit] = half and half * ratio * full_rate
     pcie, architecture = gpu.pcie_bytes_per_s, architecture_of(gpu)
     return Device(
         id=gpu.id,
@@ -211,6 +233,10 @@ def cpu_device(
         peaks["bf16"] = _AVX512_BF16_PER_FP32 * fp32_per_cycle * wide_cycles_per_s
     elif "asimd" in cpu.isa and "bf16" in cpu.isa:
         peaks["bf16"] = _ARM_BF16_PER_FP32 * fp32_per_cycle * wide_cycles_per_s
+    if {"amx_int8", "i8mm"}.intersection(cpu.isa) and "bf16" in peaks:
+        peaks["int8"] = _INT8_PER_BF16 * peaks["bf16"]
+    elif {"avx512_vnni", "avx_vnni", "asimddp"}.intersection(cpu.isa):
+        peaks["int8"] = _INT8_PER_FP32 * peaks["vector"]
     return Device(
         id=cpu.id,
         name=cpu.name,

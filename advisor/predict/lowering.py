@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, Number
+from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number
 from advisor.predict.blocks import part_of
 from advisor.predict.composite_kernels import (
     FUSED_FLOP_RATIO,
@@ -33,8 +33,6 @@ from advisor.records.prediction import IndexArray
 from advisor.records.workload import Row, Workload
 
 _HALF_DTYPES = frozenset({"float16", "bfloat16"})
-_QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
-"""Storage dtypes of quantized weights, which kernels convert to 16 bits to compute."""
 _EAGER_BY_LIBRARY = ("norm", "pool")
 """Families that a CPU runs by a library call in eager mode (oneDNN or similar code in torch), like convolutions.
 Inductor generates its own code for them."""
@@ -308,7 +306,7 @@ def _family(row: Row, product: Product | None) -> str:
     family = row.family
     if is_vector_attention(row):
         return VECTOR_ATTENTION
-    if family == "matmul" and any(operand.dtype in _QUANTIZED for operand in row.inputs):
+    if family == "matmul" and any(operand.dtype in QUANTIZED_DTYPES for operand in row.inputs):
         return QUANTIZED_PRODUCT
     if product is not None and family == "conv":
         if product.is_depthwise:

@@ -8,20 +8,24 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
 from advisor.predict.blocks import is_inner
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import smooth_maximum
+from advisor.predict.narrow_kernels import narrow_kernel
 from advisor.predict.precision import Width
 from advisor.predict.rates import narrow_bytes_per_s, sustained_bytes_per_s, sustained_flops_per_s
-from advisor.predict.row_work import count_rows
+from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device, Efficiency, Precision
-from advisor.records.engine import Engine, PassCosts
+from advisor.records.engine import Engine, NarrowKernel, PassCosts
+from advisor.records.generation import CacheFormat, WeightFormat
 from advisor.records.prediction import FloatArray, IndexArray
 from advisor.records.workload import Workload
 
 _ATTENTION_KERNELS = 4.0
 """Kernels that one attention counts for: over a short KV cache it takes 12 us on an A100 and 9 us on an L40S, where a
 product takes 3 and 2 us (aiconfigurator, attention_decode and gemm)."""
+_HALF_BYTES = 2.0
 _RECURRENT = ("engine.selective_scan",)
 """Kernels that compute on the vector unit, beside those that read a state."""
 
@@ -30,8 +34,11 @@ _RECURRENT = ("engine.selective_scan",)
 class PassWork:
     """The work of a pass at each batch size, (batches,).
 
-    - `weight_bytes`: parameters read
-    - `product_flops`, `attention_flops`: of matrix products, and of attention
+    - `weight_bytes`, `narrow_bytes`: parameters read, without quantized weights, and quantized weights
+    - `narrow_weights`: quantized weights read
+    - `product_flops`, `narrow_flops`: of matrix products, without those of quantized weights, and of these
+    - `narrow_inputs`, `narrow_kernels`: elements that go into products of quantized weights, and these products
+    - `attention_flops`: of attention
     - `vector_flops`: of recurrent kernels without products, on the vector unit
     - `cache_bytes`: read from the KV cache, and read and written of the states of recurrent layers
     - `inner_bytes`, `outer_bytes`: activations moved by other kernels, which tensor parallelism divides or repeats
@@ -41,7 +48,12 @@ class PassWork:
     """
 
     weight_bytes: FloatArray
+    narrow_bytes: FloatArray
+    narrow_weights: FloatArray
     product_flops: FloatArray
+    narrow_flops: FloatArray
+    narrow_inputs: FloatArray
+    narrow_kernels: FloatArray
     attention_flops: FloatArray
     vector_flops: FloatArray
     cache_bytes: FloatArray
@@ -62,7 +74,7 @@ class PassWork:
 
     def joined(self, other: "PassWork") -> "PassWork":
         """Return one pass that does both: it reads the weights once and launches each kernel once."""
-        once = ("weight_bytes", "kernel_count")
+        once = ("weight_bytes", "narrow_bytes", "narrow_weights", "narrow_kernels", "kernel_count")
         return PassWork(
             **{
                 one.name: (np.maximum if one.name in once else np.add)(
@@ -87,11 +99,20 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
             counted["cache_bytes" if kept else "inner_bytes"] += row.count * moved_bytes
             counted["kernel_count"] += row.count * (_ATTENTION_KERNELS if row.family == "attention" else 1.0)
             continue
-        counted["weight_bytes"] += row.count * work.parameter_bytes
-        if work.products:
-            counted["product_flops"] += row.count * work.cost.flops
-            logits = float(np.max([np.max(product.n) for product in work.products]))
         is_inside = any(one.joined for one in row.outputs) or not work.compiled_bytes.any()
+        narrow = next((one.dtype for one in row.inputs if is_constant(one) and one.dtype in QUANTIZED_DTYPES), None)
+        if work.products:
+            logits = float(np.max([np.max(product.n) for product in work.products]))
+        if work.products and narrow is not None:
+            counted["narrow_bytes"] += row.count * work.parameter_bytes
+            counted["narrow_weights"] += row.count * work.parameter_bytes / ITEMSIZE_BYTES[narrow]
+            counted["narrow_flops"] += row.count * work.cost.flops
+            counted["narrow_kernels"] += 0 if is_inside else row.count
+            if not is_inside:  # products of one input share it
+                counted["narrow_inputs"] += row.count * work.call.inputs[0].numel
+        else:
+            counted["weight_bytes"] += row.count * work.parameter_bytes
+            counted["product_flops"] += row.count * work.cost.flops * bool(work.products)
         counted["kernel_count"] += 0 if is_inside else row.count
         counted["inner_bytes" if is_inner(row) else "outer_bytes"] += row.count * work.compiled_bytes
     return PassWork(
@@ -106,6 +127,11 @@ class DeviceRates:
 
     - `memory_bytes_per_s`, `flops_per_s`, `vector_flops_per_s`: of the memory, of the unit for products, and of the
       vector unit
+    - `narrow_flops_per_s`: of the unit that multiplies quantized weights
+    - `narrow_memory_ratio`, `cache_memory_ratio`: rate at which quantized weights and the KV cache are read, over that
+      of 16-bit numbers
+    - `quantizing_kernels`, `quantizing_flops`: as in `NarrowKernel`
+    - `expanded_from_tokens`: the same, infinity if weights are not expanded
     - `kernel_ratio`, `core_ratio`: time of `PassCosts.kernel_s` and of `kernel_core_s`
     - `host_ratio`: time of the host's code relative to that at `REFERENCE_HOST_HZ`
     """
@@ -113,6 +139,12 @@ class DeviceRates:
     memory_bytes_per_s: FloatArray
     flops_per_s: FloatArray
     vector_flops_per_s: FloatArray
+    narrow_flops_per_s: FloatArray
+    narrow_memory_ratio: FloatArray
+    cache_memory_ratio: FloatArray
+    quantizing_kernels: FloatArray
+    quantizing_flops: FloatArray
+    expanded_from_tokens: FloatArray
     kernel_ratio: FloatArray
     core_ratio: FloatArray
     host_ratio: FloatArray
@@ -126,6 +158,12 @@ class EngineRates:
     flops_per_s: FloatArray
     attention_flops_per_s: FloatArray
     vector_flops_per_s: FloatArray
+    narrow_flops_per_s: FloatArray
+    narrow_memory_ratio: FloatArray
+    cache_memory_ratio: FloatArray
+    quantizing_kernels: FloatArray
+    quantizing_flops: FloatArray
+    expanded_from_tokens: FloatArray
     token_ramp: FloatArray
     overlap_ratio: FloatArray
     kernel_s: FloatArray
@@ -142,6 +180,7 @@ class EngineRates:
         return EngineRates(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
+_NARROW_COUNTS = ("quantizing_kernels", "quantizing_flops", "expanded_from_tokens")
 COEFFICIENTS = tuple(one.name for one in fields(PassCosts) if one.metadata)
 """The fitted fields of `PassCosts`."""
 
@@ -152,11 +191,16 @@ def engine_rates(
     *,
     engine: Engine,
     efficiencies: Sequence[Efficiency],
+    weights: WeightFormat = "auto",
+    kv_cache: CacheFormat = "auto",
 ) -> EngineRates:
-    """Return the rates of each device in its precision."""
+    """Return the rates of each device in its precision, with weights and KV cache in these formats."""
     costs = [costs_of(device, engine) for device in devices]
     columns = {name: np.array([getattr(one, name) for one in costs])[:, np.newaxis] for name in COEFFICIENTS}
-    return with_costs(device_rates(devices, precisions, engine=engine, efficiencies=efficiencies), columns)
+    rates = device_rates(
+        devices, precisions, engine=engine, efficiencies=efficiencies, weights=weights, kv_cache=kv_cache
+    )
+    return with_costs(rates, columns)
 
 
 def with_costs(rates: DeviceRates, costs: Mapping[str, FloatArray]) -> EngineRates:
@@ -166,7 +210,11 @@ def with_costs(rates: DeviceRates, costs: Mapping[str, FloatArray]) -> EngineRat
         memory_bytes_per_s=rates.memory_bytes_per_s * costs["memory_ratio"],
         flops_per_s=rates.flops_per_s * costs["compute_ratio"],
         attention_flops_per_s=rates.flops_per_s * costs["attention_ratio"],
-        vector_flops_per_s=rates.vector_flops_per_s,
+        narrow_flops_per_s=rates.narrow_flops_per_s * costs["compute_ratio"],
+        **{
+            name: getattr(rates, name)
+            for name in ("vector_flops_per_s", "narrow_memory_ratio", "cache_memory_ratio", *_NARROW_COUNTS)
+        },
         kernel_s=rates.kernel_ratio * costs["kernel_s"] + rates.core_ratio * costs["kernel_core_s"],
         **{name: host * costs[name] for name in ("pass_s", "request_s", "first_token_s", "prompt_token_s")},
         **{name: costs[name] for name in ("sampling_s", "million_logits_s", "all_reduce_s", "token_ramp")},
@@ -186,26 +234,56 @@ def device_rates(
     *,
     engine: Engine,
     efficiencies: Sequence[Efficiency],
+    weights: WeightFormat = "auto",
+    kv_cache: CacheFormat = "auto",
 ) -> DeviceRates:
     """Return the rates of each device in its precision, (devices, 1)."""
-    lines = [
-        _device_rates(device, engine, efficiency_of(device, precision=one, efficiencies=efficiencies))
-        if device.kind == "gpu"
-        else _cpu_rates(device, engine)
-        for device, one in zip(devices, precisions, strict=True)
-    ]
-    columns = np.array(lines, dtype=np.float64).reshape(len(lines), len(fields(DeviceRates))).T[:, :, np.newaxis]
-    return DeviceRates(**dict(zip((one.name for one in fields(DeviceRates)), columns, strict=True)))
+    lines = []
+    for device, precision in zip(devices, precisions, strict=True):
+        if device.kind == "gpu":
+            wide = _gpu_rates(device, engine, efficiency_of(device, precision=precision, efficiencies=efficiencies))
+        else:
+            wide = _cpu_rates(device, engine)
+        lines.append(wide | _narrow_rates(device, engine, wide["flops_per_s"], weights=weights, kv_cache=kv_cache))
+    return DeviceRates(
+        **{one.name: np.array([line[one.name] for line in lines]).reshape(-1, 1) for one in fields(DeviceRates)}
+    )
 
 
-def _device_rates(device: Device, engine: Engine, efficiency: Efficiency) -> tuple[float, ...]:
-    """Return the fields of `DeviceRates` of a GPU, whose kernels take cycles."""
+def _gpu_rates(device: Device, engine: Engine, efficiency: Efficiency) -> dict[str, float]:
+    """Return the rates of a GPU in 16 bits, whose kernels take cycles."""
     streamed = engine.streamed_ratio.get(device.generation, 0.0) * device.memory_bytes_per_s
     narrow = narrow_bytes_per_s(device, efficiency) or sustained_bytes_per_s(device, efficiency)
-    flops_per_s, vector = (
-        sustained_flops_per_s(device, efficiency, unit=unit) for unit in (half_unit(device), "vector")
-    )
-    return streamed or narrow, flops_per_s, vector, REFERENCE_CLOCK_HZ / device.clock_hz, 0.0, device.host_time_ratio
+    return {
+        "memory_bytes_per_s": streamed or narrow,
+        "flops_per_s": sustained_flops_per_s(device, efficiency, unit=half_unit(device)),
+        "vector_flops_per_s": sustained_flops_per_s(device, efficiency, unit="vector"),
+        "kernel_ratio": REFERENCE_CLOCK_HZ / device.clock_hz,
+        "core_ratio": 0.0,
+        "host_ratio": device.host_time_ratio,
+    }
+
+
+def _narrow_rates(
+    device: Device, engine: Engine, flops_per_s: float, *, weights: WeightFormat, kv_cache: CacheFormat
+) -> dict[str, float]:
+    """Return the rates of a device that depend on the storage formats, from its rate in 16 bits."""
+    kernel = narrow_kernel(device, engine.weight_kernels, weights) or _WIDE
+    cache = narrow_kernel(device, engine.cache_kernels, kv_cache) or _WIDE
+    peaks = device.peak_flops_per_s
+    faster = 1.0 if kernel.unit == "half" else peaks[kernel.unit] / peaks[half_unit(device)]
+    return {
+        "narrow_flops_per_s": flops_per_s * faster * kernel.compute_ratio,
+        "narrow_memory_ratio": kernel.memory_ratio,
+        "cache_memory_ratio": cache.memory_ratio,
+        "quantizing_kernels": kernel.quantizing_kernels,
+        "quantizing_flops": kernel.quantizing_flops,
+        "expanded_from_tokens": kernel.expanded_from_tokens or np.inf,
+    }
+
+
+_WIDE = NarrowKernel(formats=(), on=(), runs="", log_spread=0.0, source="")
+"""Numbers in 16 bits."""
 
 
 def half_unit(device: Device) -> str:
@@ -213,14 +291,18 @@ def half_unit(device: Device) -> str:
     return next(unit for unit in ("bf16", "fp16", "vector") if unit in device.peak_flops_per_s)
 
 
-def _cpu_rates(device: Device, engine: Engine) -> tuple[float, ...]:
-    """Return the fields of `DeviceRates` of a CPU, of which the engine uses some NUMA nodes."""
+def _cpu_rates(device: Device, engine: Engine) -> dict[str, float]:
+    """Return the rates of a CPU in 16 bits, of which the engine uses some NUMA nodes."""
     nodes, peaks, host = min(engine.cpu_nodes, device.numa_nodes), device.peak_flops_per_s, device.host_time_ratio
     cores = device.core_count * nodes / device.numa_nodes
-    flops_per_s, vector = (
-        peak * nodes / device.numa_nodes for peak in (peaks.get("bf16", peaks["vector"]), peaks["vector"])
-    )
-    return device.node_bytes_per_s * nodes, flops_per_s, vector, host, host / max(1.0, cores), host
+    return {
+        "memory_bytes_per_s": device.node_bytes_per_s * nodes,
+        "flops_per_s": peaks[half_unit(device)] * nodes / device.numa_nodes,
+        "vector_flops_per_s": peaks["vector"] * nodes / device.numa_nodes,
+        "kernel_ratio": host,
+        "core_ratio": host / max(1.0, cores),
+        "host_ratio": host,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -236,22 +318,28 @@ class PassTimes:
 def pass_times(work: PassWork, rates: EngineRates) -> PassTimes:
     """Return the time of a pass: products, attention and other kernels, launches, scheduler and sampling."""
     tokens = np.maximum(work.token_count, 1.0)
-    products_s = work.product_flops / rates.flops_per_s * (1 + rates.token_ramp / tokens)
-    weights_s = work.weight_bytes / rates.memory_bytes_per_s
+    products_s = work.product_flops / rates.flops_per_s + work.narrow_flops / rates.narrow_flops_per_s
+    products_s = products_s * (1 + rates.token_ramp / tokens)
+    is_expanded = (tokens >= rates.expanded_from_tokens) & (work.narrow_weights > 0)
+    narrow_bytes = work.narrow_bytes / rates.narrow_memory_ratio
+    halves_bytes = _HALF_BYTES * work.narrow_weights
+    weights_s = (work.weight_bytes + np.where(is_expanded, halves_bytes, narrow_bytes)) / rates.memory_bytes_per_s
     attention_s = work.attention_flops / rates.attention_flops_per_s + work.vector_flops / rates.vector_flops_per_s
-    cache_s = work.cache_bytes / rates.memory_bytes_per_s
-    moved_s = (work.inner_bytes + work.outer_bytes) / rates.memory_bytes_per_s
+    cache_s = work.cache_bytes / (rates.memory_bytes_per_s * rates.cache_memory_ratio)
+    moved_bytes = work.inner_bytes + work.outer_bytes + is_expanded * (narrow_bytes + halves_bytes)
+    moved_s = moved_bytes / rates.memory_bytes_per_s
+    quantizing_s = rates.quantizing_flops * work.narrow_inputs / rates.vector_flops_per_s
     overhead_s = (
-        work.kernel_count * rates.kernel_s
+        (work.kernel_count + work.narrow_kernels * (rates.quantizing_kernels + is_expanded)) * rates.kernel_s
         + rates.pass_s
         + work.request_count * rates.request_s
         + (work.logit_count > 0) * rates.sampling_s
         + work.logit_count * 1e-6 * rates.million_logits_s
     )
     busy_s = smooth_maximum(products_s, weights_s, overlap=rates.overlap_ratio)
-    busy_s = busy_s + smooth_maximum(attention_s, cache_s, overlap=rates.overlap_ratio) + moved_s
+    busy_s = busy_s + smooth_maximum(attention_s, cache_s, overlap=rates.overlap_ratio) + moved_s + quantizing_s
     return PassTimes(
-        compute_s=products_s + attention_s,
+        compute_s=products_s + attention_s + quantizing_s,
         memory_s=weights_s + cache_s + moved_s,
         overhead_s=overhead_s,
         total_s=busy_s + overhead_s,

@@ -1,21 +1,59 @@
-"""Applies weight-only quantization to a workload: changes the storage format of the matrices in its repeated blocks.
+"""Stores the weights and the KV cache of a served language model in narrow formats, in its operands and its memory.
 
-Kernels read the weights in that format and compute in the precision of the model (Frantar et al., GPTQ, 2022; Lin et
-al., AWQ, 2023; Frantar et al., Marlin, 2024). Embedding, norms and output layer are not quantized.
+What kernels do with them depends on the device (`advisor.records.engine.NarrowKernel`). Embedding, norms and output
+layer stay in 16 bits, but in GGUF files, whose output and embedding are quantized too.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.blocks import block_of
 from advisor.predict.row_work import constant_bytes, is_constant
-from advisor.records.generation import WeightFormat
+from advisor.records.generation import CacheFormat, Generation, WeightFormat
 from advisor.records.workload import Row, StoredBytes, Workload
 
-_DTYPES: Mapping[WeightFormat, str] = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "int8": "int8", "int4": "int4"}
 _MATRIX_DIMS = 2
 """Dimensions of a weight; a vector is a bias."""
+_ATTENTION_OPS = ("attention", "engine.latent_attention")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """The dtypes of a format.
+
+    - `matrices`: of the repeated blocks
+    - `sensitive`: of the projection to values, and of that from the feed-forward layer, if they have more bits
+    - `outside`: of output layer and embedding; None: they stay
+    """
+
+    matrices: str
+    sensitive: str | None = None
+    outside: tuple[str, str] | None = None
+
+
+_STORED: Mapping[WeightFormat, _Stored] = {
+    "bf16": _Stored(matrices="bfloat16"),
+    "fp8": _Stored(matrices="float8_e4m3fn"),
+    "int8": _Stored(matrices="int8"),
+    "int4": _Stored(matrices="int4"),
+    "nf4": _Stored(matrices="nf4"),
+    "nvfp4": _Stored(matrices="nvfp4"),
+    # llama.cpp: src/llama-quant.cpp, `llama_tensor_get_type`.
+    "q8_0": _Stored(matrices="q8_0", outside=("q8_0", "q8_0")),
+    "q6_k": _Stored(matrices="q6_k", outside=("q6_k", "q6_k")),
+    "q5_k_m": _Stored(matrices="q5_k", sensitive="q5_k/q6_k", outside=("q6_k", "q5_k")),
+    "q4_k_m": _Stored(matrices="q4_k", sensitive="q4_k/q6_k", outside=("q6_k", "q4_k")),
+    "q4_0": _Stored(matrices="q4_0", outside=("q6_k", "q4_0")),
+}
+_SENSITIVE = ("v_proj", "value", "down_proj", "fc2", "fc_out", "dense_4h_to_h", "w2", "wo")
+"""Last names of modules that llama.cpp calls attn_v and ffn_down (gguf-py: `tensor_mapping.py`)."""
+_CACHE_DTYPES: Mapping[CacheFormat, str] = {"fp8": "float8_e4m3fn", "q8_0": "q8_0"}
+
+
+def stored_bits(weights: WeightFormat) -> float:
+    """Return the bits of a weight in most matrices of the blocks."""
+    return 8 * ITEMSIZE_BYTES[_STORED[weights].matrices]
 
 
 def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
@@ -28,42 +66,107 @@ def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
         return workload
     if generation.weights != "auto":
         raise ValueError(f"{workload.name} has weights in {generation.weights}")
-    dtype = _DTYPES[weights]
-    stored_bytes = sum(
-        row.count * constant_bytes(row.inputs[index], dtype="float32")
-        for row in workload.rows
-        for index in (_matrices(row) if row.phase == "prefill" else ())
-    )
-    ratio = ITEMSIZE_BYTES[dtype] / ITEMSIZE_BYTES["float32"]
+    stored = _STORED[weights]
+    rows = tuple(_stored_in(row, stored) for row in workload.rows)
+    moved = [
+        (before, after)
+        for row, changed in zip(workload.rows, rows, strict=True)
+        if row.phase == "prefill" and row.family != "embedding"
+        for before, after in _changed_bytes(row, changed)
+    ]
+    embedding = [
+        one
+        for row, changed in zip(workload.rows, rows, strict=True)
+        if row.phase == "prefill" and row.family == "embedding"
+        for one in _changed_bytes(row, changed)
+    ]
 
-    def moved(parameters: StoredBytes) -> StoredBytes:
-        full, other = parameters.full[0] - stored_bytes, parameters.other[0] + ratio * stored_bytes
+    def narrowed(parameters: StoredBytes) -> StoredBytes:
+        wide = sum(before for before, _ in moved)
+        of_own = [one for one in embedding if wide + one[0] <= parameters.full[0]]  # else it is the output's matrix
+        before, after = (sum(pair) for pair in zip(*moved, *of_own, strict=True)) if moved else (0.0, 0.0)
+        full, other = parameters.full[0] - before, parameters.other[0] + after
         return replace(parameters, full=(full, parameters.full[1]), other=(other, parameters.other[1]))
 
     return replace(
         workload,
         generation=replace(generation, weights=weights),
-        rows=tuple(_stored_in(row, dtype) for row in workload.rows),
-        memory=tuple(replace(line, parameters=moved(line.parameters)) for line in workload.memory),
+        rows=rows,
+        memory=tuple(replace(line, parameters=narrowed(line.parameters)) for line in workload.memory),
     )
 
 
-def _matrices(row: Row) -> list[int]:
-    """Return the indices of the operands that are fp32 weights of a matmul in a block."""
-    if row.family != "matmul" or not block_of(row):
-        return []
+def _changed_bytes(row: Row, changed: Row) -> list[tuple[float, float]]:
+    """Return the bytes of each operand whose dtype changed, before and after, in all calls of the row."""
     return [
-        index
-        for index, operand in enumerate(row.inputs)
-        if operand.dtype == "float32" and is_constant(operand) and len(operand.shape) >= _MATRIX_DIMS
+        tuple(row.count * constant_bytes(one, dtype=one.dtype) for one in pair)  # type: ignore[misc]
+        for pair in zip(row.inputs, changed.inputs, strict=True)
+        if pair[0].dtype != pair[1].dtype
     ]
 
 
-def _stored_in(row: Row, dtype: str) -> Row:
-    chosen = _matrices(row)
-    if not chosen:
+def _stored_in(row: Row, stored: _Stored) -> Row:
+    """Return the row with its fp32 weights in the dtype of their kind."""
+    dtype: str | None = None
+    if row.family == "matmul" and block_of(row):
+        is_sensitive = row.module.rpartition(".")[2] in _SENSITIVE
+        dtype = (is_sensitive and stored.sensitive) or stored.matrices
+    elif stored.outside is not None and row.family in ("matmul", "embedding"):
+        dtype = stored.outside[row.family == "embedding"]
+    if dtype is None:
         return row
-    inputs = tuple(
-        replace(operand, dtype=dtype) if index in chosen else operand for index, operand in enumerate(row.inputs)
+    return replace(
+        row,
+        inputs=tuple(
+            replace(one, dtype=dtype)
+            if one.dtype == "float32" and is_constant(one) and len(one.shape) >= _MATRIX_DIMS
+            else one
+            for one in row.inputs
+        ),
     )
-    return replace(row, inputs=inputs)
+
+
+def with_kv_cache(workload: Workload, kv_cache: CacheFormat) -> Workload:
+    """Return the workload with keys and values cached in this format; "auto" changes nothing.
+
+    States of recurrent layers, and what an encoder's tokens leave, stay as they are. Raises ValueError if the workload
+    already has another format.
+    """
+    generation = workload.generation
+    if generation is None or kv_cache in ("auto", generation.kv_cache):
+        return workload
+    if generation.kv_cache != "auto":
+        raise ValueError(f"{workload.name} has a KV cache in {generation.kv_cache}")
+    dtype = _CACHE_DTYPES[kv_cache]
+    share = _grown_share(generation)
+    ratio = ITEMSIZE_BYTES[dtype] / ITEMSIZE_BYTES["float32"]
+
+    def narrowed(cache: StoredBytes) -> StoredBytes:
+        grown = cache.full[1] * share
+        return replace(
+            cache,
+            full=(cache.full[0], cache.full[1] - grown),
+            other=(cache.other[0], cache.other[1] + ratio * grown),
+        )
+
+    def cached(row: Row) -> Row:
+        if row.op not in _ATTENTION_OPS:
+            return row
+        return replace(row, inputs=tuple(replace(one, dtype=dtype) if one.kept else one for one in row.inputs))
+
+    return replace(
+        workload,
+        generation=replace(generation, kv_cache=kv_cache),
+        rows=tuple(map(cached, workload.rows)),
+        memory=tuple(replace(line, kv_cache=narrowed(line.kv_cache)) for line in workload.memory),
+    )
+
+
+def _grown_share(generation: Generation) -> float:
+    """Return the part of a request's cache that keys and values of the decoder's tokens take."""
+    if not generation.cached:
+        return 1.0
+    tokens = generation.decoder_tokens + generation.output_tokens
+    whole = generation.cache_bytes(tokens)
+    fixed = sum(layers.request_bytes for layers in generation.cached)
+    return 1 - fixed / whole if whole else 0.0

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError, LoadError, UsageError
 from advisor.predict.batches import batch_candidates
+from advisor.predict.narrow_kernels import KernelKind, formats_of
 from advisor.predict.step_memory import scaled
-from advisor.predict.weights import with_weights
+from advisor.predict.weights import with_kv_cache, with_weights
 from advisor.records.engine import Engine
 from advisor.records.flag_values import flag_name, is_workload_file
 from advisor.records.options import Options
@@ -79,17 +80,21 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
             f"--precision {options.precision}: engines hold the whole model in one precision, without autocast",
             hint=f"write --precision {options.precision.removeprefix('amp-')}, or leave it out",
         )
-    if options.weights != "auto" and generation.weights not in ("auto", options.weights):
-        raise UsageError(
-            f"--weights {options.weights}: {workload.name} was saved with weights in {generation.weights}",
-            hint="save it anew without --weights",
-        )
+    for flag, what, asked, saved in (
+        ("--weights", "weights", options.weights, generation.weights),
+        ("--kv-cache", "a KV cache", options.kv_cache, generation.kv_cache),
+    ):
+        if asked != "auto" and saved not in ("auto", asked):
+            raise UsageError(
+                f"{flag} {asked}: {workload.name} was saved with {what} in {saved}", hint=f"save it anew without {flag}"
+            )
     engine = engines.get(options.engine)
     if engine is None:
         raise UsageError(
             f"--engine {options.engine}: no such engine",
             hint=f"the engines are {', '.join(sorted(engines))}",
         )
+    _check_formats(options, engine, engines=engines)
     cached_tokens = options.cached_prompt_tokens or 0
     if cached_tokens >= generation.decoder_tokens:
         raise UsageError(
@@ -113,13 +118,30 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
         truncates_sampling=options.sampling == "truncated",
         prefix_cached_tokens=cached_tokens,
     )
-    return with_weights(replace(workload, generation=served), options.weights), replace(
+    workload = with_kv_cache(replace(workload, generation=served), options.kv_cache)
+    return with_weights(workload, options.weights), replace(
         options,
         batch=options.concurrency or options.batch,
         concurrency="",
         compile="compile",
         precision="half" if options.precision == "auto" else options.precision,
     )
+
+
+def _check_formats(options: Options, engine: Engine, *, engines: Mapping[str, Engine]) -> None:
+    """Raise `UsageError` if the engine has no kernels for the formats that are asked for."""
+    asked: tuple[tuple[str, str, KernelKind], ...] = (
+        ("--weights", options.weights, "weight_kernels"),
+        ("--kv-cache", options.kv_cache, "cache_kernels"),
+    )
+    for flag, stored_in, kind in asked:
+        known = formats_of(engine, kind)
+        if stored_in not in ("auto", "bf16", *known):
+            others = [one.name for one in engines.values() if stored_in in formats_of(one, kind)]
+            raise UsageError(
+                f"{flag} {stored_in}: {engine.name} has no kernels for it, only for {', '.join(known)}",
+                hint=f"write --engine {others[0]}" if others else f"leave {flag} out",
+            )
 
 
 def asks_for_tokens(options: Options) -> bool:

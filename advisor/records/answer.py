@@ -91,6 +91,7 @@ class TokenQuote:
       per million prompt and output tokens together
     - `kv_cache_bytes`: the maximum over all requests in flight on an instance
     - `weight_bytes`: the weights of one replica
+    - `kernels`: what its kernels for narrow weights and KV caches do; empty where all is in 16 bits
     - `compute_bound_from`: the fewest requests in flight on an instance at which decode is compute-bound, checked at
       powers of two per replica; None if decode is bandwidth-bound at all of them
     - `ttft_p50_s`, ..., `tpot_p99_s`: of a service, percentiles over requests that arrive at random; None without a
@@ -106,6 +107,7 @@ class TokenQuote:
     kv_cache_bytes: float
     weight_bytes: float
     compute_bound_from: int | None
+    kernels: str = ""
     ttft_p50_s: float | None = None
     ttft_p99_s: float | None = None
     tpot_p50_s: float | None = None

@@ -58,6 +58,39 @@ class PassCosts:
     fitted_on: tuple[str, ...]
 
 
+NarrowUnit = Literal["half", "fp8", "int8", "fp4"]
+"""The unit that multiplies quantized weights; "half": they are converted to 16 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NarrowKernel:
+    """How an engine multiplies weights, or reads a KV cache, in some storage formats.
+
+    - `formats`, `on`: those of `WeightFormat` or `CacheFormat`; generations of GPUs, and instruction sets of CPUs. A
+      device that lacks `unit` has the next kernel that suits, or none
+    - `runs`: what the kernel does, for the reader
+    - `compute_ratio`: share of the unit's peak relative to the share that 16-bit products reach of theirs
+    - `memory_ratio`: rate at which it reads the narrow numbers, relative to that of 16-bit ones
+    - `quantizing_kernels`, `quantizing_flops`: kernels that quantize the input of a product, and the FLOP of the vector
+      unit that they take as long as for each element; 0 if the product quantizes it
+    - `expanded_from_tokens`: from so many tokens in a pass on, a kernel of its own writes the weights in 16 bits; None:
+      products convert them in registers
+    - `log_spread`: added to the spread of times, for what is not known of the kernel
+    """
+
+    formats: tuple[str, ...]
+    on: tuple[str, ...]
+    runs: str
+    unit: NarrowUnit = "half"
+    compute_ratio: float = 1.0
+    memory_ratio: float = 1.0
+    quantizing_kernels: float = 0.0
+    quantizing_flops: float = 0.0
+    expanded_from_tokens: int | None = None
+    log_spread: float
+    source: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """An engine's defaults for the requests in a pass, and for the tokens in it."""
@@ -98,6 +131,7 @@ class Engine:
     - `fp16_isas`: instruction sets on which weights are in fp16; on others they are in bf16, whether or not the CPU has
       a unit for it
     - `all_reduce`: its own kernels for an all-reduce
+    - `weight_kernels`, `cache_kernels`: by name; a device has the first that suits
     - `costs`: by instruction set
     """
 
@@ -114,6 +148,8 @@ class Engine:
     streamed_ratio: Mapping[str, float]
     fp16_isas: tuple[str, ...]
     all_reduce: DirectKernels
+    weight_kernels: Mapping[str, NarrowKernel]
+    cache_kernels: Mapping[str, NarrowKernel]
     costs: Mapping[str, PassCosts]
 
     def reserved_tokens(self, token_count: int) -> int:

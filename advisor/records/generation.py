@@ -5,9 +5,13 @@ from typing import Literal
 
 from advisor.records.engine import Engine
 
-WeightFormat = Literal["auto", "bf16", "fp8", "int8", "int4"]
-"""Storage format of the weights of the repeated blocks; auto: the precision that the model computes in."""
-
+WeightFormat = Literal[
+    "auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"
+]
+"""Storage format of the weights of the repeated blocks; auto: the precision that the model computes in. int4: AWQ and
+GPTQ; nf4: bitsandbytes; the last five: GGUF, in which output and embedding are quantized too."""
+CacheFormat = Literal["auto", "fp8", "q8_0"]
+"""Storage format of the KV cache; auto: the precision that the model computes in."""
 
 Sampling = Literal["truncated", "plain"]
 
@@ -39,7 +43,7 @@ class Generation:
 
     One prefill pass reads the prompt and gives the first token; each other token is one decode pass.
 
-    - `weights`: the storage format that the workload's rows and memory assume
+    - `weights`, `kv_cache`: the storage formats that the workload's rows and memory assume
     - `head_count`: attention heads, which tensor-parallel GPUs divide evenly; None if not known
     - `kv_head_count`: heads of keys and values, or of the states of a model without attention
     - `cached`: what the layers cache
@@ -55,6 +59,7 @@ class Generation:
     prompt_tokens: int
     output_tokens: int
     weights: WeightFormat = "auto"
+    kv_cache: CacheFormat = "auto"
     head_count: int | None = None
     kv_head_count: int = 1
     cached: tuple[CachedLayers, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 from advisor import units
 from advisor.errors import UsageError
 from advisor.records.device import Architecture, CompileMode, Layout
-from advisor.records.generation import Sampling, WeightFormat
+from advisor.records.generation import CacheFormat, Sampling, WeightFormat
 from advisor.records.workload import Attention, Mode
 
 PrecisionChoice = Literal["auto", "half", "fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
@@ -96,8 +96,11 @@ class Options:
         "", "requests in flight per instance; auto: the cheapest for each device", metavar="N|N,M|A..B|auto"
     )
     weights: WeightFormat = _serving_flag(
-        "auto", "storage format of the weight matrices in the blocks; auto: the model's precision"
+        "auto",
+        "storage format of the weights, if the engine has kernels for it on the device; auto: the model's precision. "
+        "int4: AWQ or GPTQ; nf4: bitsandbytes; q8_0 to q4_0: GGUF, with --engine llama.cpp",
     )
+    kv_cache: CacheFormat = _serving_flag("auto", "storage format of the KV cache; auto: the model's precision")
     sampling: Sampling = _serving_flag(
         "truncated",
         "how tokens are drawn: truncated (top-k or top-p, as most models' generation_config asks), or plain",

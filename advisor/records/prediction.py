@@ -131,6 +131,7 @@ class TokenTimes:
     - `weight_bytes`: of one replica
     - `first_log_spread`: standard deviation of log(measured / predicted) of `first_s`; that of the step if None
     - `passes_at`: None if no engine serves the model
+    - `kernels`: what each device's kernels for narrow weights and KV caches do, empty where all is in 16 bits
     """
 
     first_s: FloatArray
@@ -141,6 +142,7 @@ class TokenTimes:
     weight_bytes: FloatArray
     first_log_spread: FloatArray | None = None
     passes_at: PassesAt | None = None
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,8 @@ SERVED_ACCURACY = (
     "Arm (164 rows); under load by 14 % on GPUs, and by 15, 19, 115, 13 and 29 %; time to first token by 20 % on "
     "GPUs and by 13, 30, 36, 15 and 29 %.",
     "A GPU and a CPU that the fit did not see (A10G, EPYC 7452): time per output token 6 and 20 %, time to first "
-    "token 25 and 80 %. Not measured: models above 8 billion parameters, mixtures of experts, weights in fp8, "
-    "int8 and int4, pipelines, other engines.",
+    "token 25 and 80 %. Not measured: models above 8 billion parameters, mixtures of experts, narrow "
+    "weights and caches but as kernels alone, pipelines, other engines.",
 )
 """The accuracy for LLM serving, of devices left out of the fit (docs/accuracy.md); language-models.md quotes it."""
 

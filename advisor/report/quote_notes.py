@@ -5,7 +5,7 @@ from typing import get_args
 
 from advisor import units
 from advisor.records.answer import CostPart, Job, MeasuredStep, Quote, TokenQuote
-from advisor.records.generation import WeightFormat
+from advisor.records.generation import Generation, WeightFormat
 from advisor.records.price import ExchangeRate, PriceKind, TorchWheel
 from advisor.records.sample_words import batch_text, samples_text
 from advisor.records.scale import Plan, Sharding
@@ -13,11 +13,11 @@ from advisor.report.amounts import interval_text
 
 _WEIGHTS: Mapping[WeightFormat, str] = {
     "auto": "weights in the same precision",
-    "bf16": "block weights in bf16",
-    "fp8": "block weights in fp8",
-    "int8": "block weights in int8",
     "int4": "block weights in int4 with groups of 128",
+    "nf4": "block weights in nf4 with groups of 64",
+    "nvfp4": "block weights in nvfp4 with groups of 16",
 }
+"""Formats of which more than the name is said."""
 _PRECISIONS = {"half": "half (bf16 if native, else fp16, or fp32 on CPUs)"}
 _SHARDINGS: Mapping[Sharding, str] = {
     "none": "data parallel (DDP)",
@@ -57,9 +57,16 @@ def service_settings(job: Job) -> str | None:
     return (
         f"LLM serving{by}: prompts of {generation.prompt_tokens:,} tokens{cached}, answers of "
         f"{generation.output_tokens:,}, {in_flight} per instance, "
-        f"{_PRECISIONS.get(job.precision, job.precision)}, {_WEIGHTS[generation.weights]}, continuous batching, fused "
+        f"{_PRECISIONS.get(job.precision, job.precision)}, {_weights(generation)}, continuous batching, fused "
         "kernels, decode in a CUDA graph on GPUs"
     )
+
+
+def _weights(generation: Generation) -> str:
+    """Return the formats of weights and KV cache."""
+    of_blocks = f"block weights in {generation.weights}"
+    cache = "" if generation.kv_cache == "auto" else f", KV cache in {generation.kv_cache}"
+    return _WEIGHTS.get(generation.weights, of_blocks) + cache
 
 
 def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator[str]:
@@ -84,6 +91,8 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         f"most {units.format_bytes(tokens.kv_cache_bytes)}; one copy of the weights takes "
         f"{units.format_bytes(tokens.weight_bytes)}."
     )
+    if tokens.kernels:
+        yield f"narrow numbers: {tokens.kernels}."
     if tokens.compute_bound_from is None:
         yield "decode is bandwidth-bound at any number of requests, because each one has its own KV cache to read."
     else:

@@ -70,6 +70,13 @@ def _over_quota(cause: Cause, _: Generation | None) -> str:
     return f"needs {instances}, but your quota allows {available:,.0f}"
 
 
+def _no_kernels(cause: Cause, generation: Generation | None) -> str:
+    if generation is None or generation.engine is None:
+        return f"{cause.what} has no unit for this precision, or no kernels for quantized operators"
+    cache = "" if generation.kv_cache == "auto" else f" with a KV cache in {generation.kv_cache}"
+    return f"{generation.engine.name} has no kernels for {generation.weights} weights{cache} on {cause.what}"
+
+
 def _does_not_fit(cause: Cause, generation: Generation | None) -> str:
     if cause.batch is None:
         return "the batch cannot be divided among its GPUs as requested"
@@ -110,7 +117,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "marketplace": _always("marketplace hosts vary; add --tier marketplace or --provider to rank them"),
     "billed-separately": _always("the price leaves out {what}"),
     "no-device-profile": _always("{what}"),
-    "no-native-precision": _always("{what} has no unit for this precision, or no kernels for quantized operators"),
+    "no-native-precision": _no_kernels,
     "unknown-vcpus": _always("its number of vCPUs is not known, so the time to load data cannot be predicted"),
     "does-not-fit": _does_not_fit,
     "over-latency": _over("takes", _TIME_FLAGS["over-latency"], units.format_duration),

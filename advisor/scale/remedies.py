@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from advisor.ops.evaluate import row_cost
+from advisor.predict.narrow_kernels import narrowest
 from advisor.predict.precision import Width
 from advisor.predict.step_memory import SpreadBytes, scaled
 from advisor.predict.weights import with_weights
@@ -120,12 +121,15 @@ def _half_precision(step: Step, device: Device) -> Remedied | None:
 
 
 def _narrow_weights(step: Step, device: Device) -> Remedied | None:
-    """Store the weights of a served language model in 4 bits; kernels compute in 16 bits."""
+    """Store the weights of a served language model in the fewest bits for which the engine has kernels."""
     generation = step.workload.generation
-    if generation is None or generation.weights != "auto":
+    if generation is None or generation.engine is None or generation.weights != "auto":
         return None
-    narrow = with_weights(step.workload, "int4")
-    return Remedied(name="narrow weights", change="--weights int4", step=replace(step, workload=narrow))
+    weights = narrowest(generation.engine, device)
+    if weights == "auto":
+        return None
+    narrow = with_weights(step.workload, weights)
+    return Remedied(name="narrow weights", change=f"--weights {weights}", step=replace(step, workload=narrow))
 
 
 def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:

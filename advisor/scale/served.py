@@ -13,8 +13,17 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.predict.narrow_kernels import narrow_kernels
 from advisor.predict.precision import Width, width_of
-from advisor.predict.served_pass import EngineRates, PassTimes, PassWork, costs_of, engine_rates, pass_times, pass_work
+from advisor.predict.served_pass import (
+    EngineRates,
+    PassTimes,
+    PassWork,
+    costs_of,
+    engine_rates,
+    pass_times,
+    pass_work,
+)
 from advisor.predict.step_memory import stored_bytes
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Precision
@@ -51,11 +60,18 @@ _DECODING = np.unique([0, *(1 << power for power in range(13)), *(3 << power for
 """The numbers of requests in a pass for which its time is computed; between them it is nearly a line."""
 _ATTENTION = ("attention", "engine.latent_attention")
 """The operators whose work grows with the pairs of tokens."""
-_PER_TOKEN = ("product_flops", "attention_flops", "vector_flops", "inner_bytes", "outer_bytes")
+_PER_TOKEN = (
+    "product_flops", "narrow_flops", "narrow_inputs", "attention_flops", "vector_flops", "inner_bytes", "outer_bytes"
+)  # fmt: skip
 """The fields of `PassWork` that grow with the tokens of a prompt, but for the pairs in `attention_flops`."""
 _PAIR = 2
 _DIRECT_WAYS = (2, 4, 6, 8)
 """Sizes of groups for which vLLM has kernels (custom_all_reduce.py, `_SUPPORTED_WORLD_SIZES`)."""
+_DIVIDED = (
+    "weight_bytes", "narrow_bytes", "narrow_weights", "product_flops", "narrow_flops", "attention_flops",
+    "vector_flops", "inner_bytes",
+)  # fmt: skip
+"""The fields of which each GPU of a tensor-parallel group has its part."""
 _ALL_REDUCES = 2
 """All-reduces per block: after attention and after feed-forward (Megatron-LM)."""
 
@@ -295,14 +311,7 @@ def _divided(work: PassWork, plan: Plan, generation: Generation) -> PassWork:
     `QKVParallelLinear`). Latents of MLA are on each GPU.
     """
     ways = plan.tensor
-    return work.scaled(
-        weight_bytes=1 / ways,
-        product_flops=1 / ways,
-        attention_flops=1 / ways,
-        vector_flops=1 / ways,
-        inner_bytes=1 / ways,
-        cache_bytes=generation.cache_share(ways),
-    )
+    return work.scaled(**dict.fromkeys(_DIVIDED, 1 / ways), cache_bytes=generation.cache_share(ways))
 
 
 def predict_served(
@@ -323,16 +332,25 @@ def predict_served(
     if generation is None or generation.engine is None:
         raise ValueError(f"{workload.name} is not served by an engine")
     model, engine = ServedModel(workload, generation), generation.engine
-    precisions = [engine_precision(device, engine, options) for device in devices]
+    precisions = [_precision_of(device, engine, generation, options) for device in devices]
     best = _Best(devices, batches)
     groups: dict[tuple[DeviceKind, Width, int, BatchLimits], list[int]] = {}
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
+        if precision is None:
+            continue
         key = (device.kind, width_of(precision), device.gpu_count, batch_limits(device, engine))
         groups.setdefault(key, []).append(index)
     replicas = []
     for (kind, width, gpu_count, limits), members in groups.items():
         some = [devices[index] for index in members]
-        rates = engine_rates(some, [precisions[index] for index in members], engine=engine, efficiencies=efficiencies)
+        rates = engine_rates(
+            some,
+            [one for one in (precisions[index] for index in members) if one is not None],
+            engine=engine,
+            efficiencies=efficiencies,
+            weights=generation.weights,
+            kv_cache=generation.kv_cache,
+        )
         replicas.append(_Replicas(members=members, width=width, limits=limits, rates=rates))
         compute_from = _compute_bound_from(model, rates, width)
         for used in gpu_counts(gpu_count, asked=asked):
@@ -344,6 +362,12 @@ def predict_served(
                         batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
                     ),
                 )  # fmt: skip
+    if not groups:
+        formats = f"{generation.weights} weights" if generation.kv_cache == "auto" else f"a {generation.kv_cache} cache"
+        raise UsageError(
+            f"{engine.name} has no kernels for {formats} on any of these devices",
+            hint="choose another --weights, --kv-cache or --engine, or other devices",
+        )
     if not best.plans:
         raise UsageError(
             "no machine has the GPUs that the plan needs, or they cannot share the model's heads evenly: "
@@ -351,8 +375,18 @@ def predict_served(
             hint="choose --tensor-parallel and --gpus so that the heads divide, or leave them out",
         )
     return best.predictions(
-        precisions, engine=engine, options=options, passes_at=lambda *at: _passes_at(model, best, replicas, *at)
+        precisions,
+        engine=engine,
+        generation=generation,
+        options=options,
+        passes_at=lambda *at: _passes_at(model, best, replicas, *at),
     )
+
+
+def _precision_of(device: Device, engine: Engine, generation: Generation, options: Options) -> Precision | None:
+    """Return the precision of a device; None if the engine has no kernels there for the formats that were asked for."""
+    has_kernels = all(one is not None for one in narrow_kernels(device, engine, generation))
+    return engine_precision(device, engine, options) if has_kernels else None
 
 
 def engine_precision(device: Device, engine: Engine, options: Options) -> Precision:
@@ -534,21 +568,31 @@ class _Best:
                 mine[members] = np.where(is_better, value, mine[members])
 
     def predictions(
-        self, precisions: Sequence[Precision], *, engine: Engine, options: Options, passes_at: PassesAt
+        self,
+        precisions: Sequence[Precision | None],
+        *,
+        engine: Engine,
+        generation: Generation,
+        options: Options,
+        passes_at: PassesAt,
     ) -> Predictions:
         """Return the predictions under the best plans, with the spreads of the engine."""
         held, shape = self.held, self.shape
         is_alone = self.batches == 1
         spreads = np.zeros((3, *shape))
-        sources = []
+        sources, runs = [], []
         for index, device in enumerate(self.devices):
             costs = costs_of(device, engine)
             is_known = device.id in costs.fitted_on
+            kernels = [one for one in narrow_kernels(device, engine, generation) if one is not None]
+            of_kernels = math.hypot(*(one.log_spread for one in kernels))
             alone = costs.known_log_spread if is_known else costs.tpot_log_spread
-            spreads[0, index] = np.where(is_alone, alone, max(costs.load_log_spread, alone))
-            spreads[1, index] = costs.ttft_log_spread
+            spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)
+            spreads[1, index] = math.hypot(costs.ttft_log_spread, of_kernels)
             spreads[2, index] = np.sqrt(max(costs.tpot_log_spread**2 - costs.known_log_spread**2 / 2, 1e-4))
-            sources.append("fitted" if is_known or device.kind == "cpu" else "datasheet")
+            runs.append("; ".join(one.runs for one in kernels))
+            is_fitted = is_known or (device.kind == "cpu" and costs.fitted_on)
+            sources.append("fitted" if is_fitted else "datasheet")
         step_s = held["step_s"]
         is_possible = np.isfinite(step_s)
         token_names = ("first_s", "between_s", "pass_s", "compute_bound_from", "kv_cache_bytes", "weight_bytes")
@@ -556,6 +600,7 @@ class _Best:
             **{name: np.where(is_possible, held[name], np.inf) for name in token_names},
             first_log_spread=spreads[1],
             passes_at=passes_at,
+            kernels=tuple(runs),
         )
         plans = tuple(self.plans)
         return Predictions(

@@ -45,6 +45,7 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "cached_prompt_tokens": (("512",), 512),
     "concurrency": (("4..64",), "4..64"),
     "weights": (("int4",), "int4"),
+    "kv_cache": (("fp8",), "fp8"),
     "sampling": (("plain",), "plain"),
     "engine": (("other",), "other"),
     "api_usd_per_mtok": (("0.2,0.6",), "0.2,0.6"),

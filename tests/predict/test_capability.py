@@ -285,9 +285,37 @@ def test_more_vcpus_never_have_less_bandwidth(first: int, second: int) -> None:
     assert cpu_memory_bytes_per_s(a_cpu(), vcpus=fewer) <= cpu_memory_bytes_per_s(a_cpu(), vcpus=more)
 
 
-def test_a_gpu_has_only_the_units_its_profile_names() -> None:
+def test_a_gpu_has_the_units_its_profile_names_and_the_narrow_ones_of_its_generation() -> None:
     peaks = gpu_device(a_gpu(fp16_tensor_flops_per_s=65e12, fp64_flops_per_s=0.25e12)).peak_flops_per_s
-    assert peaks == {"vector": 8e12, "fp32": 8e12, "fp64": 0.25e12, "fp16": 65e12}
+    assert peaks == {"vector": 8e12, "fp32": 8e12, "fp64": 0.25e12, "fp16": 65e12, "int8": 130e12}
+    assert "int8" not in gpu_device(a_gpu()).peak_flops_per_s  # as a GTX 1660, which has no tensor cores
+
+
+def test_narrow_units_of_shipped_devices_have_the_rates_of_their_data_sheets() -> None:
+    # Dense TOPS: A100 624, L40S 733, H100 SXM 1,979, RTX 4090 660 in int8 and 330 in fp8, B200 4,500 and 9,000, MI300X
+    # 2,615. AMX multiplies 2,048 pairs of bytes a cycle, AVX-512 VNNI 4 x 16 x 2, SMMLA twice as many as BFMMLA.
+    catalog = load_catalog()
+    for name, unit, tops in (
+        ("a100-sxm4-80gb", "int8", 624),
+        ("l40s", "fp8", 733),
+        ("h100-sxm5-80gb", "fp8", 1979),
+        ("rtx-4090", "int8", 660),
+        ("rtx-4090", "fp8", 330),
+        ("b200", "fp8", 4500),
+        ("b200", "fp4", 9000),
+        ("mi300x", "fp8", 2615),
+    ):
+        assert gpu_device(catalog.gpus[name]).peak_flops_per_s[unit] == pytest.approx(tops * 1e12, rel=0.01), name
+    for name, wide, ratio in (
+        ("intel-xeon-platinum-8573c", "bf16", 2),
+        ("intel-xeon-platinum-8370c", "vector", 4),
+        ("azure-cobalt-100", "bf16", 2),
+        ("ampere-altra", "vector", 4),
+    ):
+        peaks = whole_cpu_device(catalog.cpus[name], cores=1).peak_flops_per_s
+        assert peaks["int8"] == pytest.approx(ratio * peaks[wide]), name
+    for name in ("amd-epyc-7763", "intel-xeon-gold-6148"):  # AVX2, and AVX-512 without VNNI
+        assert "int8" not in whole_cpu_device(catalog.cpus[name], cores=1).peak_flops_per_s, name
 
 
 def test_a_token_fp16_rate_is_no_unit_but_packed_halves_are() -> None:

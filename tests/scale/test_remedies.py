@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from advisor.catalog.overlay import load_catalog
 from advisor.records.device import Device
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan
@@ -195,7 +196,10 @@ def served(**changes: Any) -> Workload:
 
 
 def test_a_model_in_service_may_have_narrow_weights_or_be_divided() -> None:
-    one = step(4, served(kv_head_count=2))
+    vllm = load_catalog().engines["vllm"]
+    kernel = replace(vllm.weight_kernels["int4_marlin"], on=(device().generation,))
+    engine = replace(vllm, weight_kernels={"int4": kernel, "elsewhere": vllm.weight_kernels["nf4_bitsandbytes"]})
+    one = step(4, served(kv_head_count=2, engine=engine))
     found = {each.name: each for each in remedies(one, device=device())}
 
     # 800 of 2000 bytes are 200 values in the block: 1200 + 103.90625 bytes; of two GPUs each has half of all.

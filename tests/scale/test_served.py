@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from advisor.errors import UsageError
 from advisor.predict.served_pass import COEFFICIENTS
-from advisor.records.device import Device
-from advisor.records.engine import BatchLimits, DirectKernels, Engine, PassCosts
-from advisor.records.generation import Generation
+from advisor.predict.weights import with_kv_cache, with_weights
+from advisor.records.device import REFERENCE_CLOCK_HZ, Device
+from advisor.records.engine import BatchLimits, DirectKernels, Engine, NarrowKernel, PassCosts
+from advisor.records.generation import CacheFormat, Generation, WeightFormat
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions, TokenTimes
 from advisor.records.scale import Fabric, Link, Plan, Spreading
@@ -65,6 +67,8 @@ ENGINE = Engine(
     streamed_ratio={DEVICE.generation: 1.0},
     fp16_isas=("avx2",),
     all_reduce=KERNELS,
+    weight_kernels={},
+    cache_kernels={},
     costs={"gpu": IDEAL, "avx2": IDEAL},
 )
 
@@ -243,6 +247,92 @@ def test_the_cache_is_of_all_requests_and_the_weights_are_of_one_copy() -> None:
     _, tokens = predicted([1, 8])
     assert tokens.kv_cache_bytes.tolist() == [[1e5, 8e5]]
     assert tokens.weight_bytes.tolist() == [[4e6, 4e6]]
+
+
+def with_kernel(
+    weights: WeightFormat = "auto", kv_cache: CacheFormat = "auto", *, costs: PassCosts = IDEAL, **kernel: Any
+) -> Workload:
+    """The model with weights or cache in a format, and one kernel for all of them."""
+    fixed = {"formats": ("fp8", "int8", "nf4"), "on": (DEVICE.generation,), "runs": "test", "log_spread": 0.3}
+    narrow = {"one": NarrowKernel(**fixed, source="test", **kernel)}
+    engine = replace(ENGINE, weight_kernels=narrow, cache_kernels=narrow, costs={"gpu": costs, "avx2": costs})
+    workload = generation()
+    if workload.generation is None:
+        raise ValueError("no generation")
+    served = replace(workload, generation=replace(workload.generation, engine=engine))
+    return with_kv_cache(with_weights(served, weights), kv_cache)
+
+
+FP8 = replace(DEVICE, peak_flops_per_s={**DEVICE.peak_flops_per_s, "fp8": 4 * DEVICE.peak_flops_per_s["fp16"]})
+
+
+def test_weights_in_fp8_are_read_in_half_the_time_and_multiplied_by_their_unit() -> None:
+    _, one = predicted([1], workload=with_kernel("fp8"))
+    # 20 us of weights instead of 40 us.
+    assert one.pass_s[0, 0] == pytest.approx((decode_us(1) - 20) * 1e-6)
+    assert one.weight_bytes[0, 0] == 2e6
+    # 32 requests take 128 us to multiply in 16 bits, 32 us in a unit of four times the rate, 64 us at half its peak.
+    read_us = 1.65696 * 32
+    kernels: tuple[tuple[Device, dict[str, Any], float], ...] = (
+        (DEVICE, {}, 128),
+        (FP8, {"unit": "fp8"}, 32),
+        (FP8, {"unit": "fp8", "compute_ratio": 0.5}, 64),
+    )
+    for on, kernel, busy_us in kernels:
+        _, many = predicted([32], on=on, workload=with_kernel("fp8", **kernel))
+        assert many.pass_s[0, 0] == pytest.approx((busy_us + read_us) * 1e-6)
+
+
+def test_quantizing_inputs_takes_kernels_and_the_vector_unit() -> None:
+    _, free = predicted([4], workload=with_kernel("int8"))
+    _, quantized = predicted([4], workload=with_kernel("int8", quantizing_flops=100.0))
+    # Two products, each with 4 x 1000 elements of input.
+    added_s = 2 * 4000 * 100 / DEVICE.peak_flops_per_s["vector"]
+    assert quantized.pass_s[0, 0] - free.pass_s[0, 0] == pytest.approx(added_s)
+    costs = replace(IDEAL, kernel_s=1e-6)
+    _, alone = predicted([4], workload=with_kernel("int8", costs=costs))
+    _, launched = predicted([4], workload=with_kernel("int8", costs=costs, quantizing_kernels=2.0))
+    added_s = 2 * 2 * 1e-6 * REFERENCE_CLOCK_HZ / DEVICE.clock_hz
+    assert launched.pass_s[0, 0] - alone.pass_s[0, 0] == pytest.approx(added_s)
+
+
+def test_expanded_weights_are_read_narrow_and_written_and_read_in_16_bits() -> None:
+    # 2e6 weights in nf4: 1.03 MB, 10.3 us, for one token. For two tokens a kernel reads them and writes 4 MB, 50.3 us,
+    # and then products read 4 MB, 40 us.
+    nf4_us = 2e6 * (0.5 + 1 / 64 + 1 / 4096) / 1e5
+    _, tokens = predicted([1, 2], workload=with_kernel("nf4", expanded_from_tokens=2))
+    assert tokens.pass_s[0, 0] == pytest.approx((nf4_us + 1.65696) * 1e-6)
+    assert tokens.pass_s[0, 1] == pytest.approx((nf4_us + 40 + 40 + 2 * 1.65696) * 1e-6)
+
+
+def test_a_cache_in_fp8_is_read_in_half_the_time() -> None:
+    _, wide = predicted([8])
+    _, narrow = predicted([8], workload=with_kernel(kv_cache="fp8"))
+    _, slow = predicted([8], workload=with_kernel(kv_cache="fp8", memory_ratio=0.5))
+    # Each request reads 2 layers x 2 x 2 heads x 150 x 64 elements, 153.6 kB in 16 bits, at 100 GB/s.
+    assert wide.pass_s[0, 0] - narrow.pass_s[0, 0] == pytest.approx(8 * 0.768e-6)
+    assert slow.pass_s[0, 0] > narrow.pass_s[0, 0]
+    assert narrow.kv_cache_bytes[0, 0] == wide.kv_cache_bytes[0, 0] / 2
+
+
+def test_a_device_without_kernels_for_the_weights_is_left_out() -> None:
+    other = replace(DEVICE, generation="Other")
+    workload = with_kernel("fp8")
+    found = predict_served(
+        workload,
+        devices=[DEVICE, other],
+        efficiencies=[efficiency()],
+        batches=np.array([1]),
+        options=Options(precision="half", compile="compile"),
+        asked=Spreading(),
+    )
+    assert found.fits.tolist() == [[True], [False]]
+    assert found.precisions[1, 0] is None
+    assert found.tokens is not None
+    assert found.tokens.kernels == ("test", "")
+    assert found.log_spread[0, 0] == pytest.approx(np.hypot(0.2, 0.3))
+    with pytest.raises(UsageError, match="no kernels for fp8 weights"):
+        predicted([1], on=other, workload=workload)
 
 
 TWO = device(gpu_count=2, nvlink_bytes_per_s=1e11)
