@@ -150,7 +150,8 @@ def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_
         first = next((size for size in smaller if ask(replace(options, batch=str(size)))), None)
         if first is not None:
             yield f"--batch {first}", {"batch": str(first)}
-    if options.mode == "training" and options.max_machines == 1:
+    is_served = question.workload.generation is not None
+    if (options.mode == "training" or is_served) and options.max_machines == 1:
         several = ask(replace(options, max_machines=_MOST_MACHINES))
         fewest = min((quote.instance_count for quote in several), default=1)
         if fewest > 1:

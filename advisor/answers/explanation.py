@@ -180,7 +180,15 @@ def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArr
             devices=[replace(machine.device, gpu_count=1)],
             efficiencies=question.catalog.efficiencies,
             batches=batches,
-            options=replace(options, gpus=None, max_gpus=None, tensor_parallel=None, pipeline_parallel=None),
+            options=replace(
+                options,
+                gpus=None,
+                max_gpus=None,
+                max_machines=1,
+                tensor_parallel=None,
+                pipeline_parallel=None,
+                expert_parallel=None,
+            ),
             job=job_for(question.workload, options),
         )
     predictions = predict(

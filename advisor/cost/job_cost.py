@@ -79,10 +79,11 @@ def billed_s(running_s: FloatArray, *, increment_s: FloatArray, minimum_s: Float
 
 
 def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> JobCosts:
-    """Price a month with enough instances running for the load, busy or idle."""
+    """Price a month with enough instances, or groups of them, running for the load, busy or idle."""
     is_possible = np.isfinite(step_s)
-    counts = np.maximum(instance_counts(step_s, batch=batch, servers=terms.server_count, job=job), terms.least_count)
-    idle = np.where(is_possible, 1 - utilizations(step_s, batch=batch, instance_counts=counts, job=job), 0.0)
+    groups = np.maximum(instance_counts(step_s, batch=batch, servers=terms.server_count, job=job), terms.least_count)
+    idle = np.where(is_possible, 1 - utilizations(step_s, batch=batch, instance_counts=groups, job=job), 0.0)
+    counts = groups * terms.machine_count
     machine_s = counts * SECONDS_PER_MONTH
     rent_usd = _usd(machine_s, terms)
     nothing = np.zeros_like(step_s)

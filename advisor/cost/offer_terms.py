@@ -22,9 +22,9 @@ class OfferTerms:
     `start_up_low_s` and `start_up_high_s` are the ends of the 90 % interval. `start_up_measured` is False if the
     start-up time comes from other clouds; `software_s` and `weights_s` are parts of it. `wait_s`, `quota_instances`
     (infinite without a quota) and tax come from the user's overlay, as storage and egress may. `machine_count` is the
-    number of machines that run the job together; for a service the load decides that instead, and `server_count` is the
-    number of batches that a machine works on at a time, and `least_count` the fewest machines that keep limits on
-    percentiles of tokens. A service pays for no start-up; its `start_up_s` is that of one
+    number of machines that run the job together, or that serve a model together; the load of a service decides how many
+    such groups there are, `server_count` is the number of batches that one works on at a time, and `least_count` the
+    fewest that keep limits on percentiles of tokens. A service pays for no start-up; its `start_up_s` is that of one
     more instance.
     """
 

@@ -48,7 +48,7 @@ def ranked_time_s(
     """Return the time that the ranking by time uses: of the job, or the latency exceeded by `tail` of the requests."""
     if job.requests_per_day is None:
         return costs.job_s
-    counts = costs.instance_count
+    counts = costs.instance_count / terms.machine_count
     return latencies_s(step_s, batch=batch, servers=terms.server_count, instance_counts=counts, job=job, tail=tail)
 
 
@@ -72,7 +72,9 @@ def quotes_of(
     if costed.queued is not None:
         queued = costed.queued.of(devices)
     elif is_queued(job):
-        queued = times_at(predictions, devices, batches, instance_counts=mid.instance_count, job=job)
+        queued = times_at(
+            predictions, devices, batches, instance_counts=mid.instance_count / terms.machine_count, job=job
+        )
     if job.requests_per_day is not None:
         p50_s, p99_s = (
             queued.whole_s

@@ -107,7 +107,8 @@ def cost_offers(
     elif job.objective != "cost" and is_queued(job):
         some = np.flatnonzero(np.isfinite(costs.instance_count))
         at = fleet.device_index[some], batch_index[some]
-        queued = times_at(predictions, *at, instance_counts=costs.instance_count[some], job=job)
+        groups = costs.instance_count[some] / terms.machine_count[some]
+        queued = times_at(predictions, *at, instance_counts=groups, job=job)
         time_s[some] = queued.whole_s[-1]
     return CostedOffers(
         priced=priced,

@@ -45,6 +45,14 @@ def server_counts(predictions: Predictions, *, job: Job) -> FloatArray:
     return counts
 
 
+def machine_counts(predictions: Predictions) -> FloatArray | float:
+    """Return the machines that work together, (devices, batches), under the plans of the predictions."""
+    if predictions.scaling is None:
+        return 1.0
+    machines = np.array([plan.machines for plan in predictions.scaling.plans], dtype=np.float64)
+    return machines[predictions.scaling.plan]
+
+
 def instance_counts(step_s: FloatArray, *, batch: IndexArray | FloatArray, servers: FloatArray, job: Job) -> FloatArray:
     """Return the fewest instances that keep the largest utilization and the limit on the 99th percentile.
 

@@ -48,6 +48,8 @@ def _distance_flops(call: Call) -> Number:
     return 2 * call.outputs[0].numel * (call.inputs[0].shape[-1] + 2)
 
 
+CHOSEN_EXPERTS = "experts_per_token"
+"""The attribute of a grouped product that says how many of its groups a token chooses."""
 _BACKWARD = aten("linear_backward mkldnn_linear_backward")
 _MASKED = aten("matmul_backward")
 streaming(*_BACKWARD, family="matmul", autocast="low", attributes=("output_mask",), flops=_linear_backward_flops)
@@ -63,7 +65,7 @@ def _grouped_product(call: Call) -> Cost:
     """
     a, b = call.inputs[:2]
     moved = call.streamed(flops=product_flops(a, b))
-    if call.attributes.get("experts_per_token") is not None and len(b.shape) == 3:
+    if call.attributes.get(CHOSEN_EXPERTS) is not None and len(b.shape) == 3:
         idle_bytes = b.size_bytes * (1 - chosen_expert_count(call) / b.shape[0])
         return replace(moved, read_bytes=moved.read_bytes - idle_bytes)
     groups_share_columns = len(a.shape) == 3 and len(b.shape) == 2
@@ -77,7 +79,7 @@ def chosen_expert_count(call: Call) -> Number:
     that attribute it is e.
     """
     a, b = call.inputs[:2]
-    chosen_each = call.attributes.get("experts_per_token")
+    chosen_each = call.attributes.get(CHOSEN_EXPERTS)
     groups = b.shape[0]
     if chosen_each is None:
         return groups

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.records.prediction import PARTS
 from advisor.records.workload import Blocks, Phase, Row
 
@@ -33,6 +34,11 @@ def is_inner(row: Row) -> bool:
         return True
     block = block_of(row)
     return bool(block) and row.module != block and row.family not in ("norm", "rms_norm")
+
+
+def is_of_experts(row: Row) -> bool:
+    """Return whether the row is a product of a mixture of experts, which a served model's GPUs can divide."""
+    return CHOSEN_EXPERTS in row.attributes
 
 
 def part_of(row: Row) -> int:

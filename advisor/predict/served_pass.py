@@ -72,6 +72,10 @@ class PassWork:
         """Return the work with some fields multiplied."""
         return PassWork(**{one.name: getattr(self, one.name) * ratios.get(one.name, 1.0) for one in fields(self)})
 
+    def plus(self, other: "PassWork") -> "PassWork":
+        """Return the sum of both."""
+        return PassWork(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+
     def joined(self, other: "PassWork") -> "PassWork":
         """Return one pass that does both: it reads the weights once and launches each kernel once."""
         once = ("weight_bytes", "narrow_bytes", "narrow_weights", "narrow_kernels", "kernel_count")

@@ -28,6 +28,7 @@ class Keywords(TypedDict, total=False):
     engine: str
     tensor_parallel: int | str | None
     pipeline_parallel: int | str | None
+    expert_parallel: int | str | None
     accumulate: int | str
     checkpoint_activations: bool
     gpus: int | str | None

@@ -108,6 +108,9 @@ class Options:
     engine: str = _serving_flag("vllm", "inference engine to predict, a file of profiles/engines", metavar="NAME")
     tensor_parallel: int | None = _serving_flag(None, "GPUs that share each layer of a copy of the model", metavar="N")
     pipeline_parallel: int | None = _serving_flag(None, "stages of layers in a copy of the model", metavar="N")
+    expert_parallel: int | None = _serving_flag(
+        None, "copies of the attention layers that divide the experts of a mixture of experts", metavar="N"
+    )
     accumulate: int = _flag(1, "gradient accumulation: micro-batches per GPU in one optimizer step", metavar="N")
     checkpoint_activations: bool = _flag(
         False, "recompute the activations of repeated blocks in the backward pass, which saves memory"
@@ -115,7 +118,9 @@ class Options:
     gpus: int | None = _flag(None, "use exactly N GPUs per machine", metavar="N")
     max_gpus: int | None = _flag(None, "use at most N GPUs per machine", metavar="N")
     max_machines: int = _flag(
-        1, "training: use at most N machines of one type, if the speed of their network is known", metavar="N"
+        1,
+        "training and LLM serving: use at most N machines of one type together, if their network's speed is known",
+        metavar="N",
     )
     sharding: ShardingChoice = _flag(
         "auto",

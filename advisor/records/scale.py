@@ -15,7 +15,8 @@ Rate: TypeAlias = "float | FloatArray"
 class Plan:
     """How one step is spread over `data` x `tensor` x `pipeline` GPUs on `machines` machines.
 
-    - `data`: data-parallel groups over all machines; tensor and pipeline parallelism stay inside a machine
+    - `data`: data-parallel groups over all machines. In training, tensor and pipeline parallelism stay inside a machine
+    - `expert`: data-parallel groups of a served model that divide the experts of each layer among them
     - `sharding`: what data-parallel GPUs shard: "none" (DDP), "zero1" optimizer state, "zero2" also gradients, "zero3"
       (FSDP) also parameters
     - `accumulate`: micro-batches per optimizer step; in a pipeline, the micro-batches that pass through it
@@ -26,6 +27,7 @@ class Plan:
     data: int = 1
     tensor: int = 1
     pipeline: int = 1
+    expert: int = 1
     sharding: Sharding = "none"
     accumulate: int = 1
     checkpoint_activations: bool = False
@@ -76,7 +78,8 @@ class Spreading:
 
     - `gpus`, `machines`: exactly this number, of GPUs per machine and of machines
     - `max_gpus`, `max_machines`: at most this number
-    - `tensor`, `pipeline`: exactly this number of GPUs in a tensor-parallel group, and of pipeline stages
+    - `tensor`, `pipeline`, `expert`: exactly this number of GPUs in a tensor-parallel group, of pipeline stages, and of
+      groups that divide the experts
     """
 
     gpus: int | None = None
@@ -88,3 +91,4 @@ class Spreading:
     checkpoint_activations: bool = False
     tensor: int | None = None
     pipeline: int | None = None
+    expert: int | None = None

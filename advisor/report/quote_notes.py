@@ -135,17 +135,26 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
 
 def _copies(plan: Plan) -> str:
     """Return how many copies of an LLM are served, and on how many GPUs each."""
-    if plan.tensor == 1:
+    whole = plan.tensor == plan.pipeline == 1
+    ways = [f"{plan.pipeline} stages of layers"] if plan.pipeline > 1 else []
+    ways += [f"each layer divided over {plan.tensor} GPUs"] if plan.tensor > 1 else []
+    if plan.expert > 1:
+        ways += [f"its experts divided over {plan.expert * plan.tensor * plan.pipeline} GPUs"]
+    over = f" on {plan.machines} machines together" if plan.machines > 1 else ""
+    what = "attention layers" if plan.expert > 1 else "model"
+    if plan.data == 1:
+        return f"one copy of the {what}{over}, {', '.join(ways)}"
+    if whole and plan.expert == 1:
         return f"each of {plan.data} GPUs runs a copy of the model"
-    on = f"tensor parallel on {plan.tensor} GPUs"
-    return f"one copy of the model, {on}" if plan.data == 1 else f"{plan.data} copies of the model, {on} each"
+    return f"{plan.data} copies of the {what}{over}, {', '.join(ways)}"
 
 
 def plan_label(plan: Plan | None) -> str:
     """Return a short plan, such as `FSDP`, `tensor 8` or `tensor 2 x DDP`; "" for a single GPU."""
     if plan is None or plan == Plan():
         return ""
-    model = [f"{name} {ways}" for name, ways in (("tensor", plan.tensor), ("pipeline", plan.pipeline)) if ways > 1]
+    divided = (("tensor", plan.tensor), ("pipeline", plan.pipeline), ("expert", plan.expert))
+    model = [f"{name} {ways}" for name, ways in divided if ways > 1]
     data = [_SHORT[plan.sharding]] if plan.data > 1 else []
     return " x ".join(model + data)
 

@@ -138,11 +138,11 @@ def hierarchical_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     return 2 * all_gather_s(total_bytes, inside) + ring_all_reduce_s(total_bytes, machines)
 
 
-def all_to_all_s(total_bytes: Any, fabric: Fabric) -> Seconds:
+def all_to_all_s(total_bytes: Any, fabric: Fabric, *, network_bytes: Any = None) -> Seconds:
     """Return the time in which every GPU sends 1/n of its `total_bytes` to each GPU, itself included.
 
     All transfers start together (NCCL: grouped `ncclSend` and `ncclRecv`, Simple). The GPUs of a machine share its
-    network, over which the bytes for other machines go.
+    network, over which each sends the part for other machines, or `network_bytes` where one copy serves several GPUs.
     """
     ranks = rank_count(fabric)
     if ranks == 1:
@@ -153,8 +153,9 @@ def all_to_all_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     moved_s = (fabric.gpu_count - 1 + inside.own_part_ratio) / ranks * total_bytes / _bytes_per_s(alone)
     if between is not None and fabric.machines > 1:
         step_s = np.maximum(step_s, between.step_s[SIMPLE.place])
-        sent = fabric.gpu_count * (ranks - fabric.gpu_count) / ranks * total_bytes
-        moved_s = np.maximum(moved_s, sent / between.bytes_per_s)
+        if network_bytes is None:
+            network_bytes = (ranks - fabric.gpu_count) / ranks * total_bytes
+        moved_s = np.maximum(moved_s, fabric.gpu_count * network_bytes / between.bytes_per_s)
     return np.asarray(SIMPLE.call_s + step_s + moved_s)
 
 

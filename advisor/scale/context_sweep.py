@@ -105,7 +105,7 @@ def sweep_contexts(
                 efficiencies=efficiencies,
                 batches=np.array(batches, dtype=np.intp),
                 options=options,
-                asked=spreading_of(options),
+                asked=spreading_of(options, is_served=True),
             )
 
         found = predicted(sizes.tolist(), devices)
@@ -143,6 +143,8 @@ def _point(
     if tokens is None:
         raise ValueError("only a served language model has a context")
     answers_per_s = batch / float(predictions.step_s[at])
+    if predictions.scaling is not None:
+        usd_per_hour *= predictions.scaling.plans[predictions.scaling.plan[at]].machines
     return ContextPoint(
         context_tokens=context,
         most_in_flight=most,

@@ -98,6 +98,12 @@ def inner_fabric(fabric: Fabric, *, ways: int) -> Fabric:
     return Fabric(gpu_count=ways, inside=_part_of(link, ways / fabric.gpu_count))
 
 
+def expert_fabric(fabric: Fabric, plan: Plan) -> Fabric:
+    """Return the fabric among copies of a model that divide its experts, of GPUs with the same rank in each copy."""
+    group = inner_fabric(fabric, ways=plan.expert * plan.tensor * plan.pipeline)
+    return outer_fabric(group, ways=plan.tensor * plan.pipeline)
+
+
 def outer_fabric(fabric: Fabric, *, ways: int) -> Fabric:
     """Return the fabric that links one GPU to the same rank in the other groups of `ways` GPUs.
 

@@ -32,10 +32,10 @@ def sweep_machines(
 ) -> MachineSweep | None:
     """Return the curve over the number of machines for the first quote with a known network, trusted prices first.
 
-    Return None unless several machines were requested. `fleet` belongs to the offers of `selection`. Each number of
-    machines has its own best plan and batch.
+    Return None unless several machines were requested, and for LLM serving. `fleet` belongs to the offers of
+    `selection`. Each number of machines has its own best plan and batch.
     """
-    if options.max_machines == 1 or not workload.batch_is_affine:
+    if options.max_machines == 1 or not workload.batch_is_affine or workload.generation is not None:
         return None
     place_of = {priced.offer.id: place for place, priced in enumerate(selection.priced)}
     for quote in sorted(ranking.quotes, key=lambda quote: not quote.may_lead):

@@ -1,5 +1,7 @@
 """Writes a note about the devices that do not have enough memory for a workload."""
 
+import math
+
 import numpy as np
 
 from advisor import units
@@ -31,10 +33,13 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     too_small_at = f"have too little memory {at_batch_text(batch, workload.generation)}"
     plan = predictions.scaling.plans[predictions.scaling.plan[index, at]] if predictions.scaling else Plan()
     if plan != Plan():
-        needed = units.format_bytes(float(predictions.peak_memory_bytes[index, at]))
+        needed_bytes = float(predictions.peak_memory_bytes[index, at])
+        more = math.floor(plan.machines * needed_bytes / device.memory_bytes) + 1
+        can_join = device.network_bytes_per_s is not None and plan.data == 1
         return (
             f"{device.name} ({has} each) and smaller devices {too_small_at}: on "
-            f"{plan.gpu_count} of them the step needs {needed} each in {precision}.",
+            f"{plan.gpu_count} of them the step needs {units.format_bytes(needed_bytes)} each in {precision}"
+            + (f"; {more} machines together may hold it (--max-machines {more})." if can_join else "."),
         )
     step = Step(workload=workload, batch=batch, width=width_of(precision), kind=device.kind)
     fitting = [changed for changed in remedies(step, device=device) if _fits(changed, device)]

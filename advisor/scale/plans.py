@@ -48,21 +48,45 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
                 yield replace(common, accumulate=in_turn, pipeline=ways, data=groups, sharding=sharding)
 
 
-def served_plans(workload: Workload, *, gpu_count: int, asked: Spreading) -> Iterator[Plan]:
-    """Yield the plans of a served language model on `gpu_count` GPUs of a machine: replicas of tensor-parallel groups.
+def served_plans(
+    workload: Workload, *, gpu_count: int, asked: Spreading, machines: int = 1, is_linked: bool = True
+) -> Iterator[Plan]:
+    """Yield the plans of a served language model on `gpu_count` GPUs of each machine.
 
-    Pipelines are used where they are asked for, or where the heads do not divide among the GPUs.
+    On one machine these are copies of tensor-parallel groups; pipelines are used where they are asked for, where the
+    heads do not divide among the GPUs, or where these have no links to each other, as vLLM advises
+    (docs/serving/parallelism_scaling.md). Several machines hold one copy: stages of layers on each, or tensor
+    parallelism over the network. Copies that divide experts are asked for, on any number of machines.
     """
     block_count = sum(one.count for one in outermost(workload.blocks) if one.phase != "decode")
-    ways = (asked.tensor,) if asked.tensor else (1, *_ways(gpu_count))
-    for tensor in ways:
-        if gpu_count % tensor or not divides_heads(workload, tensor):
+    total = gpu_count * machines
+    narrow = [ways for ways in (1, *_ways(gpu_count)) if divides_heads(workload, ways)]
+    if asked.tensor:
+        tensors = [asked.tensor]
+    elif machines == 1 or asked.expert:
+        tensors = narrow
+    else:
+        tensors = [narrow[-1], total]
+    for tensor in tensors:
+        if total % tensor or not divides_heads(workload, tensor) or (tensor > gpu_count and tensor % gpu_count):
             continue
-        left = gpu_count // tensor
-        stages = {asked.pipeline} if asked.pipeline else {1} if divides_heads(workload, gpu_count) else {1, left}
+        left = total // tensor
+        if asked.pipeline:
+            stages = {asked.pipeline}
+        elif asked.expert:
+            stages = {1}
+        elif machines > 1:
+            stages = {left}
+        else:
+            stages = {1} if is_linked and divides_heads(workload, gpu_count) else {1, left}
         for pipeline in sorted(stages):
-            if left % pipeline == 0 and pipeline <= max(1, block_count):
-                yield Plan(tensor=tensor, pipeline=pipeline, data=left // pipeline)
+            data, rest = divmod(left, pipeline)
+            is_one_copy = machines == 1 or data == 1 or asked.expert is not None
+            if rest or pipeline > max(1, block_count) or not is_one_copy or data % (asked.expert or 1):
+                continue
+            if machines > 1 and asked.expert and data != asked.expert:
+                continue  # groups inside a machine need no second one
+            yield Plan(machines=machines, tensor=tensor, pipeline=pipeline, data=data, expert=asked.expert or 1)
 
 
 def divides_heads(workload: Workload, ways: int) -> bool:

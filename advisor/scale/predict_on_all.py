@@ -53,7 +53,7 @@ def predict_on_all(
             efficiencies=efficiencies,
             batches=batches,
             options=options,
-            asked=spreading_of(options),
+            asked=spreading_of(options, is_served=True),
             lateness=served_lateness(job, batches, start_up_s=start_up_s),
         )
     places, precisions = runs_of(devices, options.precision, workload=workload)
@@ -179,9 +179,18 @@ def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
     return [index for index, one in enumerate(machines) if is_alone[one]]
 
 
-def spreading_of(options: Options) -> Spreading:
-    """Return what the options allow; raise `UsageError` if they contradict each other."""
-    for name in ("gpus", "max_gpus", "max_machines", "accumulate", "tensor_parallel", "pipeline_parallel"):
+def spreading_of(options: Options, *, is_served: bool = False) -> Spreading:
+    """Return what the options allow; raise `UsageError` if they contradict each other or the kind of job."""
+    counts = (
+        "gpus",
+        "max_gpus",
+        "max_machines",
+        "accumulate",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "expert_parallel",
+    )
+    for name in counts:
         value = getattr(options, name)
         if value is not None and value < 1:
             flag = flag_name(name)
@@ -192,7 +201,7 @@ def spreading_of(options: Options) -> Spreading:
         )
     if options.mode == "inference":
         for name, default in _TRAINING_DEFAULTS:
-            if getattr(options, name) != default:
+            if getattr(options, name) != default and not (is_served and name == "max_machines"):
                 flag = flag_name(name)
                 raise UsageError(f"{flag} applies only to training", hint=f"add --mode training, or leave out {flag}")
     return Spreading(
@@ -204,4 +213,5 @@ def spreading_of(options: Options) -> Spreading:
         checkpoint_activations=options.checkpoint_activations,
         tensor=options.tensor_parallel,
         pipeline=options.pipeline_parallel,
+        expert=options.expert_parallel,
     )

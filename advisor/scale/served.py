@@ -7,12 +7,14 @@ with its own prompt, and then shares every pass with the prompts of the others.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.ops.matmul import CHOSEN_EXPERTS
+from advisor.predict.blocks import is_of_experts
 from advisor.predict.narrow_kernels import narrow_kernels
 from advisor.predict.precision import Width, width_of
 from advisor.predict.served_pass import (
@@ -24,7 +26,7 @@ from advisor.predict.served_pass import (
     pass_times,
     pass_work,
 )
-from advisor.predict.step_memory import stored_bytes
+from advisor.predict.step_memory import attribute, stored_bytes
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Precision
 from advisor.records.engine import BatchLimits, DirectKernels, Engine
@@ -42,9 +44,9 @@ from advisor.records.prediction import (
 )
 from advisor.records.scale import Fabric, Link, Plan, Spreading
 from advisor.records.workload import Blocks, Phase, Workload
-from advisor.scale.collectives import all_reduce_s, send_s, switched_s
-from advisor.scale.links import fabric_of, inner_fabric
-from advisor.scale.plans import gpu_counts, served_plans
+from advisor.scale.collectives import all_reduce_s, all_to_all_s, rank_count, send_s, switched_s
+from advisor.scale.links import expert_fabric, fabric_of, inner_fabric
+from advisor.scale.plans import divides_heads, gpu_counts, machine_counts, served_plans
 from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.spread_out import precedes
 from advisor.scale.traffic import traffic_of
@@ -93,24 +95,40 @@ class ServedModel:
             raise ValueError(f"{workload.name} is not served by an engine")
         self.workload, self.generation, self.engine = workload, generation, generation.engine
         self._parts = {phase: part_of_generation(workload, phase) for phase in ("prefill", "decode")}
-        self._counted: dict[tuple[Phase, Width, tuple[float, ...]], PassWork] = {}
+        self._counted: dict[tuple[Phase, Width, int, tuple[float, ...]], PassWork] = {}
 
-    def work(self, phase: Phase, width: Width, in_flight: FloatArray) -> PassWork:
-        """Return the work of a whole prompt, or of one decode pass, at these numbers of requests."""
-        key = (phase, width, tuple(in_flight.tolist()))
+    def work(self, phase: Phase, width: Width, in_flight: FloatArray, *, expert: int = 1) -> PassWork:
+        """Return the work of a whole prompt, or of one decode pass, at these numbers of requests.
+
+        If `expert` copies of the attention layers divide the experts, it is that of one of them. All of them decode at
+        the same time; a prompt is read by one, and all work on its experts.
+        """
+        key = (phase, width, expert, tuple(in_flight.tolist()))
         if key not in self._counted:
             generation = self.generation
-            work = pass_work(
-                self._parts[phase],
-                batches=in_flight,
-                width=width,
-                tokens=generation.prefill_tokens if phase == "prefill" else 1,
-                truncates=generation.truncates_sampling,
-            )
+            counted = self._count(phase, width, in_flight, expert=expert)
             if phase == "prefill":
-                work = self._at_context(work, width, in_flight).scaled(**_new_shares(generation))
-            self._counted[key] = work
+                counted = self._at_context(counted, width, in_flight).scaled(**_new_shares(generation))
+            self._counted[key] = counted
         return self._counted[key]
+
+    def _count(self, phase: Phase, width: Width, in_flight: FloatArray, *, expert: int) -> PassWork:
+        generation, part = self.generation, self._parts[phase]
+        tokens = generation.prefill_tokens if phase == "prefill" else 1
+        if expert == 1:
+            return pass_work(
+                part, batches=in_flight, width=width, tokens=tokens, truncates=generation.truncates_sampling
+            )
+        own, divided = (
+            replace(part, rows=tuple(row for row in part.rows if is_of_experts(row) == wanted))
+            for wanted in (False, True)
+        )
+        alone = pass_work(own, batches=in_flight, width=width, tokens=tokens, truncates=generation.truncates_sampling)
+        all_requests = in_flight * (1 if phase == "prefill" else expert)
+        shared = pass_work(divided, batches=all_requests, width=width, tokens=tokens, truncates=False)
+        names = {one.name for one in fields(PassWork)} - {"kernel_count", "narrow_kernels"}
+        nobody = dict.fromkeys(("token_count", "request_count"), 0.0)  # they are counted already
+        return alone.plus(shared.scaled(**dict.fromkeys(names, 1 / expert) | nobody))
 
     def _at_context(self, work: PassWork, width: Width, in_flight: FloatArray) -> PassWork:
         """Return the work of a prompt of another length than the trace's: all grows with the tokens but attention.
@@ -135,6 +153,17 @@ class ServedModel:
     def _context_ratio(self) -> float:
         """Return the tokens of a prompt relative to those of the trace."""
         return self.generation.prompt_tokens / (self.generation.traced_tokens or self.generation.prompt_tokens)
+
+    @property
+    def experts_per_token(self) -> int:
+        """Return how many experts a token chooses; 0 in a model without experts."""
+        rows = self._parts["prefill"].rows
+        return max((int(attribute(row, CHOSEN_EXPERTS)) for row in rows if is_of_experts(row)), default=0)
+
+    @property
+    def expert_layer_count(self) -> int:
+        """Return the layers with experts, each of which has two products: gate and up, and down."""
+        return sum(row.count for row in self._parts["prefill"].rows if is_of_experts(row)) // 2
 
     def exchanged_bytes(self, phase: Phase, width: Width, in_flight: FloatArray) -> tuple[int, FloatArray]:
         """Return the number of blocks, and the bytes that one of them hands on in a pass."""
@@ -196,19 +225,23 @@ def request_times(
     """Return the times of a request among `in_flight` of one replica, (batches,), which may be fractions.
 
     `fabric` links the GPUs of the plan. A pipeline of p stages runs p groups of the requests one behind the other, so
-    that a group is a p-th of them.
+    that a group is a p-th of them, and the chunks of a prompt too (vLLM: v1/core/sched/scheduler.py schedules the next
+    before the last has ended). Copies that divide experts wait for each other in every layer, so that prompts of all
+    of them slow each down.
     """
     generation, group = model.generation, np.maximum(in_flight / plan.pipeline, 1.0)
     chunks = chunk_count(generation, chunk_tokens)
     pass_of = _passes(model, rates=rates, width=width, group=group, plan=plan, fabric=fabric, chunks=chunks)
-    others = np.maximum(group - 1, 0.0)
+    others = np.maximum(group * plan.expert - 1, 0.0)
     passed, decode_s = pass_of(0, group)
-    mixed_s, own_s = pass_of(1, group)[1], pass_of(1, others)[1]
-    between_s = decode_s + others / generation.decode_count * chunks * np.maximum(mixed_s - decode_s, 0.0)
+    mixed_s, own_s = pass_of(1, group)[1], pass_of(1, np.maximum(group - 1, 0.0))[1]
+    chunk_rate = others / generation.decode_count * chunks
+    slowed = np.maximum(np.minimum(chunk_rate, 1.0), chunk_rate / plan.expert)  # copies read prompts at the same time
+    between_s = decode_s + slowed * np.maximum(mixed_s - decode_s, 0.0)
     first_s = (
         rates.first_token_s
         + generation.prompt_tokens * rates.prompt_token_s
-        + chunks * own_s
+        + (chunks + plan.pipeline - 1) / plan.pipeline * own_s
         + np.where(others > 0, between_s / 2, 0.0)  # half of the pass under way
     )
     return RequestTimes(first_s=first_s, between_s=between_s, passed=passed)
@@ -235,8 +268,8 @@ def _passes(
     It gives the times of the pass, and its whole time with what GPUs tell each other.
     """
     generation, engine, one = model.generation, model.engine, np.ones(1)
-    decode = _divided(model.work("decode", width, group), plan, generation)
-    prompt = _divided(model.work("prefill", width, one), plan, generation)
+    decode = _divided(model.work("decode", width, group, expert=plan.expert), plan, generation)
+    prompt = _divided(model.work("prefill", width, one, expert=plan.expert), plan, generation)
     scaled = (*_PER_TOKEN, "cache_bytes", "token_count", "request_count", "logit_count")
 
     def exchange_s(parts: float, tokens: FloatArray) -> FloatArray:
@@ -258,6 +291,9 @@ def _passes(
                     waiting_s=rates.all_reduce_s,
                 )
             )
+        if plan.expert > 1:
+            dispatch_s = expert_exchange_s(sent, expert_fabric(fabric, plan), chosen=model.experts_per_token)
+            total = total + model.expert_layer_count * 2 * (rates.all_reduce_s + dispatch_s)  # combine takes as long
         for link, sends in _stage_links(fabric, plan):
             total = total + sends * send_s(sent, link)
         return total
@@ -293,6 +329,21 @@ def tensor_all_reduce_s(sent_bytes: Any, fabric: Fabric, *, kernels: DirectKerne
             fastest_s = np.where(applies, np.minimum(fastest_s, in_switch_s), fastest_s)
     total_s: FloatArray = waiting_s + fastest_s
     return total_s
+
+
+def expert_exchange_s(sent_bytes: Any, fabric: Fabric, *, chosen: int) -> FloatArray:
+    """Return the time to send tokens, each to `chosen` experts, from the GPU that has them to those with the experts.
+
+    A token goes once to each machine and once to each GPU on which it has an expert (deepseek-ai/DeepEP, normal
+    kernels); of n places, k choices reach n (1 - (1 - 1/n)^k).
+    """
+
+    def reached(places: int) -> float:
+        return places * (1 - (1 - 1 / places) ** chosen)
+
+    network_bytes = sent_bytes * reached(fabric.machines) * (1 - 1 / fabric.machines)
+    seconds: FloatArray = all_to_all_s(sent_bytes * reached(rank_count(fabric)), fabric, network_bytes=network_bytes)
+    return seconds
 
 
 def _stage_links(fabric: Fabric, plan: Plan) -> Iterator[tuple[Link, int]]:
@@ -332,16 +383,21 @@ def predict_served(
     if generation is None or generation.engine is None:
         raise ValueError(f"{workload.name} is not served by an engine")
     model, engine = ServedModel(workload, generation), generation.engine
+    if asked.expert and not model.experts_per_token:
+        raise UsageError(f"--expert-parallel: {workload.name} has no experts", hint="leave out --expert-parallel")
     precisions = [_precision_of(device, engine, generation, options) for device in devices]
     best = _Best(devices, batches)
-    groups: dict[tuple[DeviceKind, Width, int, BatchLimits], list[int]] = {}
+    groups: dict[tuple[DeviceKind, Width, int, bool, bool, BatchLimits], list[int]] = {}
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is None:
             continue
-        key = (device.kind, width_of(precision), device.gpu_count, batch_limits(device, engine))
+        has_network = device.network_bytes_per_s is not None
+        is_linked = bool(device.nvlink_bytes_per_s or device.peer_link_bytes_per_s)
+        machine = (device.gpu_count, has_network, is_linked)
+        key = (device.kind, width_of(precision), *machine, batch_limits(device, engine))
         groups.setdefault(key, []).append(index)
     replicas = []
-    for (kind, width, gpu_count, limits), members in groups.items():
+    for (kind, width, gpu_count, has_network, is_linked, limits), members in groups.items():
         some = [devices[index] for index in members]
         rates = engine_rates(
             some,
@@ -353,15 +409,15 @@ def predict_served(
         )
         replicas.append(_Replicas(members=members, width=width, limits=limits, rates=rates))
         compute_from = _compute_bound_from(model, rates, width)
-        for used in gpu_counts(gpu_count, asked=asked):
-            for plan in served_plans(workload, gpu_count=used, asked=asked):
-                best.take(
-                    members,
-                    _offered(
-                        model, plan, some, kind=kind, width=width, rates=rates, limits=limits,
-                        batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
-                    ),
-                )  # fmt: skip
+        has_network &= kind == "gpu"
+        for plan in _plans(workload, gpu_count, has_network=has_network, is_linked=is_linked, asked=asked):
+            best.take(
+                members,
+                _offered(
+                    model, plan, some, kind=kind, width=width, rates=rates, limits=limits,
+                    batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
+                ),
+            )  # fmt: skip
     if not groups:
         formats = f"{generation.weights} weights" if generation.kv_cache == "auto" else f"a {generation.kv_cache} cache"
         raise UsageError(
@@ -369,11 +425,7 @@ def predict_served(
             hint="choose another --weights, --kv-cache or --engine, or other devices",
         )
     if not best.plans:
-        raise UsageError(
-            "no machine has the GPUs that the plan needs, or they cannot share the model's heads evenly: "
-            f"{generation.head_count or '?'} query heads, {generation.kv_head_count} of keys and values",
-            hint="choose --tensor-parallel and --gpus so that the heads divide, or leave them out",
-        )
+        raise _no_plan(workload, [device.gpu_count for device in devices], asked)
     return best.predictions(
         precisions,
         engine=engine,
@@ -387,6 +439,37 @@ def _precision_of(device: Device, engine: Engine, generation: Generation, option
     """Return the precision of a device; None if the engine has no kernels there for the formats that were asked for."""
     has_kernels = all(one is not None for one in narrow_kernels(device, engine, generation))
     return engine_precision(device, engine, options) if has_kernels else None
+
+
+def _plans(
+    workload: Workload, gpu_count: int, *, has_network: bool, is_linked: bool, asked: Spreading
+) -> Iterator[Plan]:
+    """Yield the plans to compare on machines with so many GPUs; `is_linked`: they have links to each other."""
+    for machines in machine_counts(has_network=has_network, asked=asked):
+        for used in gpu_counts(gpu_count, asked=asked):
+            if machines == 1 or used == gpu_count:
+                yield from served_plans(workload, gpu_count=used, asked=asked, machines=machines, is_linked=is_linked)
+
+
+def _no_plan(workload: Workload, gpu_counts: Sequence[int], asked: Spreading) -> UsageError:
+    """Return the error that says why no machine can run what was asked."""
+    heads, kv_heads = (
+        (workload.generation.head_count, workload.generation.kv_head_count) if workload.generation else (0, 0)
+    )
+    ways, most = asked.tensor or 1, max(gpu_counts)
+    if not divides_heads(workload, ways):
+        possible = [str(one) for one in range(1, most + 1) if divides_heads(workload, one)]
+        return UsageError(
+            f"--tensor-parallel {ways}: {ways} GPUs cannot share {heads} query heads and {kv_heads} heads of keys and "
+            "values, since each GPU holds whole heads",
+            hint=f"choose one of {', '.join(possible)}, with --pipeline-parallel for the other GPUs",
+        )
+    needed = ways * (asked.pipeline or 1) * (asked.expert or 1)
+    return UsageError(
+        f"the plan needs groups of {needed} GPUs, but no machine in the ranking can be divided into such groups; the "
+        f"largest has {most}",
+        hint="choose a smaller plan, or allow more machines of a known network: --max-machines 2",
+    )
 
 
 def engine_precision(device: Device, engine: Engine, options: Options) -> Precision:
@@ -467,7 +550,7 @@ def _offered(
     passed = times.passed
     waiting_s = times.between_s - passed.total_s  # of which communication is the larger part with several GPUs
     parts = {"compute": passed.compute_s, "memory": passed.memory_s, "launch": passed.overhead_s}
-    if plan.tensor > 1:
+    if plan.tensor > 1 or plan.expert > 1:
         parts["communication"] = waiting_s
     names = np.array([BOUNDS.index(name) for name in parts])
     bound = names[np.argmax([np.broadcast_to(part, shape) for part in parts.values()], axis=0)]
@@ -482,7 +565,9 @@ def _offered(
         "is_tight": is_possible & (memory.low <= usable) & (memory.high > usable),
         "bound": bound,
         "efficiency_ratio": efficiency_ratio,
-        "rank": np.stack([np.where(fits, 0.0, 2.0), np.where(fits, late, 1.0), np.where(fits, step_s, memory.mid)]),
+        "rank": np.stack(
+            [np.where(fits, 0.0, 2.0), np.where(fits, late, 1.0), np.where(fits, step_s * plan.machines, memory.mid)]
+        ),
         **tokens,
     }
 
@@ -513,25 +598,27 @@ def _passes_at(
         for number in np.unique(plans[place[devices] >= 0]):
             at = np.flatnonzero((place[devices] >= 0) & (plans == number))
             plan, rates = best.plans[number], group.rates.of(place[devices[at]])
+            parallel = plan.pipeline * plan.expert
             pass_of = _passes(
                 model,
                 rates=rates,
                 width=group.width,
-                group=np.maximum(_DECODING / plan.pipeline, 1.0),
+                group=np.maximum(_DECODING / parallel, 1.0),
                 plan=plan,
                 fabric=fabric_of([best.devices[one] for one in devices[at]], plan) if plan.gpu_count > 1 else None,
                 chunks=chunks,
             )
-            tokens = np.where(_DECODING > 0, np.maximum(_DECODING / plan.pipeline, 1.0), 0.0)
-            pass_s = [pass_of(parts, tokens)[1] for parts in (*range(EXACT_PARTS + 1), most_parts)]
+            tokens = np.where(_DECODING > 0, np.maximum(_DECODING / parallel, 1.0), 0.0)
+            counts = [*range(EXACT_PARTS + 1), plan.expert * most_parts]  # each copy that divides experts reads some
+            pass_s = [pass_of(max(min(count, 1.0), count / plan.expert), tokens)[1] for count in counts]
             values: dict[str, Any] = {
                 "pass_s": np.stack(pass_s, axis=1),
                 "part_count": chunks,
                 "part_tokens": part_tokens,
-                "most_parts": most_parts,
-                "budget_tokens": float(budget),
-                "most_in_flight": -(-in_flight[at] // plan.data),
-                "replica_count": plan.data,
+                "most_parts": plan.expert * most_parts,
+                "budget_tokens": float(plan.expert * budget),
+                "most_in_flight": -(-in_flight[at] * plan.expert // plan.data),
+                "replica_count": plan.data // plan.expert,
                 "serving_s": (rates.first_token_s + model.generation.prompt_tokens * rates.prompt_token_s)[:, 0],
             }
             for name, value in values.items():

@@ -7,8 +7,9 @@ et al., 2016.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
-from advisor.predict.blocks import innermost, outermost
+from advisor.predict.blocks import innermost, is_of_experts, outermost
 from advisor.predict.precision import Width
+from advisor.predict.row_work import constant_bytes, is_constant
 from advisor.predict.step_memory import StepMemory, added, all_gradients, attribute, gathered, scaled, step_memory
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import FloatArray
@@ -45,6 +46,7 @@ def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: floa
     """Return what one GPU holds at this moment of the step."""
     line = _accumulated(line, workload, plan)
     line = _inside_blocks(line, workload, plan)
+    line = _expert_part(line, workload, plan.expert)
     line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor)))
     line = _cache_part(line, workload, plan.tensor)
     line = _stage(line, plan)
@@ -111,6 +113,22 @@ def _tensor_ratio(workload: Workload, ways: int) -> float:
         return 1 / ways
     share = sum(one.parameter_bytes for one in outermost(workload.blocks)) / max(1, workload.parameter_bytes)
     return 1 - share * (1 - 1 / ways)
+
+
+def _expert_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
+    """Keep this copy's experts of a served model, in the format in which they are stored."""
+    if ways == 1:
+        return line
+    full = other = 0.0
+    for row in workload.rows:
+        if row.phase != "prefill" or not is_of_experts(row):
+            continue
+        for operand in row.inputs:
+            if is_constant(operand) and len(operand.shape) > 1:
+                size_bytes = row.count * constant_bytes(operand, dtype=operand.dtype)
+                full, other = (full + size_bytes, other) if operand.dtype == "float32" else (full, other + size_bytes)
+    gone = StoredBytes(full=((1 / ways - 1) * full, 0.0), other=((1 / ways - 1) * other, 0.0))
+    return replace(line, parameters=added([line.parameters, gone]))
 
 
 def _cache_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:

@@ -106,8 +106,11 @@ def spread_out(
         return predict_at(batches)
     passes = {plan: pass_batches(batches, plan) for plan in plans}
     if not any(_divides(batches, plan).any() for plan in plans):
+        least = min(plan.data * plan.accumulate for plan in plans)
+        asked_for = f"--accumulate {asked.accumulate}: " if asked.accumulate > 1 else ""
         raise IndivisibleBatchError(
-            f"--accumulate {asked.accumulate}: the batch has too few samples", hint="increase --batch or leave it out"
+            f"{asked_for}a batch of {batches.max():,} has too few samples for {least:,}, one for each pass of each GPU",
+            hint="increase --batch or leave it out",
         )
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)

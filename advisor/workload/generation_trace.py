@@ -14,6 +14,7 @@ import torch
 from transformers.modeling_outputs import BaseModelOutput
 
 from advisor.errors import TraceError
+from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.records.generation import CachedLayers, Generation
 from advisor.records.workload import Blocks, MemoryLine, Phase, Row, StoredBytes, Workload
 from advisor.workload.engine_kernels import (
@@ -172,7 +173,7 @@ def _rows(
             cached = _CACHED[row.op]
             row = replace(row, inputs=tuple(replace(one, kept=index in cached) for index, one in enumerate(row.inputs)))
         elif row.op == "aten._grouped_mm":
-            row = replace(row, attributes={**row.attributes, "experts_per_token": experts_per_token})
+            row = replace(row, attributes={**row.attributes, CHOSEN_EXPERTS: experts_per_token})
         elif (row.family in MERGED_FAMILIES and row.module in layers.merged) or (
             row.module in layers.routers and row.family not in ("matmul", "sort")
         ):

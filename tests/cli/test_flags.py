@@ -51,6 +51,7 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "api_usd_per_mtok": (("0.2,0.6",), "0.2,0.6"),
     "tensor_parallel": (("2",), 2),
     "pipeline_parallel": (("2",), 2),
+    "expert_parallel": (("2",), 2),
     "accumulate": (("4",), 4),
     "checkpoint_activations": ((), True),
     "gpus": (("2",), 2),

@@ -1,5 +1,6 @@
 """The instances of a service, its utilization and its latency."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,14 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cost.job import job_for
-from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, server_counts, utilizations
+from advisor.cost.job_cost import cost_job
+from advisor.cost.offer_terms import offer_terms
+from advisor.cost.service import (
+    P99_TAIL,
+    instance_counts,
+    latencies_s,
+    machine_counts,
+    server_counts,
+    utilizations,
+)
 from advisor.errors import UsageError
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.prediction import Scaling
+from advisor.records.price import PricedOffer
 from advisor.records.scale import Plan
-from tests.cost.toys import device, job, predictions
+from tests.cost.toys import billing, device, job, offer, predictions, price
 from tests.predict.toys import workload
 
 
@@ -58,6 +69,20 @@ def test_an_instance_works_on_a_batch_for_each_copy_and_a_language_model_on_each
     assert server_counts(found, job=job()).tolist() == [[1.0, 4.0]]
     served = job(generation=Generation(prompt_tokens=8, output_tokens=8))
     assert server_counts(found, job=served).tolist() == [[1.0, 8.0]]
+
+
+def test_groups_of_machines_serve_together() -> None:
+    # 100 requests a second, 8 in flight for 0.2 s: 2.5 groups, so 3 of two machines. At $2 an hour: 6 x 730 x $2.
+    scaling = Scaling(plans=(Plan(machines=2, tensor=2),), plan=np.array([[0]]), efficiency_ratio=np.ones((1, 1)))
+    found = predictions(device("gpu"), step_s=[[0.2]], batches=(8,), scaling=scaling)
+    assert np.array(machine_counts(found)).tolist() == [[2.0]]
+    one, work = offer(prices=(price(2.0),)), service(100, max_utilization=1.0)
+    terms = offer_terms([PricedOffer(offer=one, price=one.prices[0])], billing=billing(), job=work)
+    terms = replace(terms, machine_count=np.array([2.0]))
+    costs = cost_job(np.array([0.2]), batch=np.array([8]), terms=terms, job=work)
+    assert costs.instance_count.tolist() == [6.0]
+    assert costs.job_usd.tolist() == pytest.approx([6 * 730 * 2.0])
+    assert costs.idle_ratio.tolist() == pytest.approx([1 - 2.5 / 3])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.errors import UsageError
+from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.predict.served_pass import COEFFICIENTS
 from advisor.predict.weights import with_kv_cache, with_weights
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device
@@ -17,19 +18,22 @@ from advisor.records.options import Options
 from advisor.records.prediction import Predictions, TokenTimes
 from advisor.records.scale import Fabric, Link, Plan, Spreading
 from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, Workload
-from advisor.scale.collectives import SWITCH_RATIO
+from advisor.scale.collectives import SWITCH_RATIO, send_s
+from advisor.scale.links import inside_link
 from advisor.scale.plans import served_plans
 from advisor.scale.served import (
     ServedModel,
     batch_limits,
     engine_precision,
+    expert_exchange_s,
     part_of_generation,
     predict_served,
     tensor_all_reduce_s,
 )
+from advisor.scale.sharded_memory import memory_of_one
 from tests.predict.toys import NOTHING, device, efficiency, memory_line, operand
 from tests.predict.toys import workload as toy
-from tests.scale.toys import simple_link
+from tests.scale.toys import fabric, simple_link
 
 PASSES = 10
 PER_REQUEST = (0.0, 1.0)
@@ -401,8 +405,163 @@ def test_heads_that_do_not_divide_leave_pipelines_and_copies() -> None:
     ten = replace(workload, generation=replace(workload.generation, head_count=40, kv_head_count=10))
     plans = list(served_plans(ten, gpu_count=8, asked=Spreading()))
     assert {plan.tensor for plan in plans} == {1, 2}
-    with pytest.raises(UsageError, match="40 query heads, 10"):
+    with pytest.raises(UsageError, match="40 query heads and 10 heads") as refused:
         predicted([8], on=device(gpu_count=8, nvlink_bytes_per_s=1e11), workload=ten, asked=Spreading(tensor=8))
+    assert "one of 1, 2, 5," in str(refused.value.hint)
+
+
+def test_a_plan_for_more_gpus_than_any_machine_has_is_refused() -> None:
+    with pytest.raises(UsageError, match="groups of 8 GPUs"):
+        predicted([8], on=TWO, asked=Spreading(tensor=2, pipeline=4))
+
+
+def test_tensor_groups_in_two_stages_share_the_layers_and_then_each_layer() -> None:
+    # Two groups of 4 requests, one behind the other: half of a pass of 4.
+    four = device(gpu_count=4, nvlink_bytes_per_s=1e11)
+    found, tokens = predicted([8], on=four, asked=Spreading(tensor=2, pipeline=2))
+    assert found.scaling is not None
+    assert found.scaling.plans == (Plan(tensor=2, pipeline=2),)
+    assert tokens.pass_s[0, 0] == pytest.approx(decode_us(4) / 2 * 1e-6)
+    # Of the memory, each holds a quarter of 4 MB of weights, and of 8 x 100 kB of caches.
+    alone, _ = predicted([8], on=DEVICE)
+    saved = alone.peak_memory_bytes[0, 0] - found.peak_memory_bytes[0, 0]
+    assert saved == pytest.approx(0.75 * (4e6 + 8e5), rel=0.01)
+
+
+def test_chunks_of_a_prompt_go_through_a_pipeline_one_behind_the_other() -> None:
+    # Chunks of 64 tokens: 2 of 50. Alone, each takes half of a prompt's time; in two stages the second starts when the
+    # first has left the first stage: 3 halves of one chunk's time, and three sends of 8.4 us, 3.4 us and 100 kB.
+    small = BatchLimits(max_num_seqs=64, max_num_batched_tokens=64)
+    workload = generation()
+    assert workload.generation is not None
+    engine = replace(ENGINE, limits=dict.fromkeys(("cpu", "gpu", "large_gpu"), small))
+    chunked = replace(workload, generation=replace(workload.generation, engine=engine))
+    _, alone = predicted([1], workload=chunked)
+    _, staged = predicted([1], on=TWO, workload=chunked, asked=Spreading(pipeline=2))
+    chunk_s = alone.first_s[0, 0] / 2
+    sent_s = float(send_s(1e5, inside_link([TWO], ways=2)).item())
+    assert staged.first_s[0, 0] == pytest.approx(1.5 * (chunk_s + sent_s))
+
+
+NETWORKED = replace(TWO, network_bytes_per_s=1e10)
+
+
+def test_machines_share_a_model_that_fits_none_of_them() -> None:
+    # 4 GB of weights in half, and 0.5 GB of CUDA's on each GPU, in twice 2 GB, or in four times.
+    workload, small = generation(), replace(NETWORKED, memory_bytes=2e9)
+    line = replace(workload.memory[0], parameters=StoredBytes(full=(8e9, 0.0)))
+    heavy = replace(workload, memory=(line,))
+    one, _ = predicted([1], on=small, workload=heavy)
+    two, tokens = predicted([1], on=small, workload=heavy, asked=Spreading(max_machines=2))
+    assert not one.fits.any()
+    assert two.fits.any()
+    assert two.scaling is not None
+    plan = two.scaling.plans[two.scaling.plan[0, 0]]
+    assert (plan.machines, plan.gpu_count, plan.data) == (2, 4, 1)
+    assert tokens.between_s[0, 0] > tokens.pass_s[0, 0]
+
+
+def test_one_machine_is_taken_where_it_is_enough() -> None:
+    found, _ = predicted([1], on=NETWORKED, asked=Spreading(max_machines=2))
+    assert found.scaling is not None
+    assert found.scaling.plans[found.scaling.plan[0, 0]].machines == 1
+
+
+def test_machines_hand_on_their_layers_over_the_network() -> None:
+    both = Spreading(machines=2, max_machines=2, tensor=2, pipeline=2)
+    _, tokens = predicted([1], on=NETWORKED, asked=both)
+    # Half of the pass; 4 all-reduces of 2 us and 2 kB at 100 GB/s; 2 kB over 10 GB/s with NCCL's 8.4 and 14 us.
+    assert tokens.between_s[0, 0] == pytest.approx((decode_us(1) / 2 + 4 * 2.02 + 8.4 + 14 + 0.2) * 1e-6)
+
+
+def test_gpus_without_links_may_form_pipelines_unasked() -> None:
+    linked, pcie = (
+        {plan.pipeline for plan in served_plans(generation(), gpu_count=2, asked=Spreading(), is_linked=is_linked)}
+        for is_linked in (True, False)
+    )
+    assert linked == {1}
+    assert pcie == {1, 2}
+
+
+def mixture() -> Workload:
+    """The model above with 4 experts in each of its two layers, 1000 x 100 and back, of which a token chooses one."""
+    workload = generation()
+
+    def product(phase: Phase, tokens: float, rows: int, columns: int, count: int) -> Row:
+        return Row(
+            op="aten._grouped_mm",
+            family="matmul",
+            phase=phase,
+            module="layers.*.experts",
+            inputs=(operand((0.0, tokens), rows), operand(4, rows, columns)),
+            outputs=(operand((0.0, tokens), columns),),
+            attributes={CHOSEN_EXPERTS: 1},
+            count=count,
+        )
+
+    shapes = ((1000, 100), (100, 1000))
+    rows = [product("prefill", 100.0, *shape, 2) for shape in shapes]
+    rows += [product("decode", 1.0, *shape, 2 * PASSES) for shape in shapes]
+    weights = StoredBytes(full=(8e6 + 2 * 2 * 4 * 4e5, 0.0))
+    line = replace(workload.memory[0], parameters=weights)
+    return replace(workload, rows=(*workload.rows, *rows), memory=(line,))
+
+
+def test_copies_that_divide_experts_read_those_that_all_their_tokens_choose() -> None:
+    workload = mixture()
+    assert workload.generation is not None
+    model = ServedModel(workload, workload.generation)
+    four = model.work("decode", "half", np.array([3.0]), expert=4)
+    alone = model.work("decode", "half", np.array([3.0]))
+    # Two layers: 2 MB; of 4 experts of 400 kB, 3 tokens choose 4 (1 - 0.75^3) = 2.3125, and 12 tokens 4 (1 - 0.75^12),
+    # a quarter of which is here. What experts read of 3 tokens, 3 x 1,100 x 2 bytes, counts with their weights.
+    assert alone.weight_bytes[0] == pytest.approx(2 * (2e6 + 2.3125 * 4e5 + 6600))
+    assert four.weight_bytes[0] == pytest.approx(2 * (2e6 + (1 - 0.75**12) * 4e5 + 6600))
+    # The work on experts is that of as many tokens as without: 12 / 4.
+    assert four.product_flops[0] == pytest.approx(alone.product_flops[0])
+    assert (four.token_count[0], four.kernel_count[0]) == (alone.token_count[0], alone.kernel_count[0])
+    # A prompt of one copy is worked on by all.
+    prompts = [model.work("prefill", "half", np.ones(1), expert=ways).product_flops[0] for ways in (1, 4)]
+    assert prompts[0] - prompts[1] == pytest.approx(0.75 * 2 * 2 * 2 * 100 * 1000 * 100)
+
+
+def test_each_gpu_holds_its_part_of_the_experts_and_all_else() -> None:
+    # 4 MB and 2 layers x 4 experts x 400 kB = 3.2 MB in half: a quarter of the latter.
+    whole, part = (
+        memory_of_one(mixture(), Plan(data=ways, expert=ways), batches=np.ones(1), width="half").parts["parameters"]
+        for ways in (1, 4)
+    )
+    assert float(whole.mid[0]) == pytest.approx(7.2e6)
+    assert float(part.mid[0]) == pytest.approx(4.8e6)
+
+
+def test_tokens_go_to_their_experts_and_back_in_every_layer_of_them() -> None:
+    four = device(gpu_count=4, nvlink_bytes_per_s=1e11)
+    found, tokens = predicted([4], on=four, workload=mixture(), asked=Spreading(expert=4))
+    assert found.scaling is not None
+    assert found.scaling.plans == (Plan(data=4, expert=4),)
+    # 2 kB each, to 4 (1 - 3/4) = 1 place: 8.4 + 3.4 us and (3 + 0.94) / 4 x 2 kB at 100 GB/s; 2 layers, there and back.
+    exchange_us = 4 * (8.4 + 3.4 + 3.94 / 4 * 0.02)
+    assert tokens.passes_at is not None
+    passes = tokens.passes_at(np.array([0]), np.array([0]))
+    all_four = passes.decoding.tolist().index(4.0)
+    assert passes.pass_s[0, 0, all_four] == pytest.approx(tokens.pass_s[0, 0] + exchange_us * 1e-6)
+    # The four wait for each other: they are one replica, and the prompts of any of 4 requests slow all of them.
+    assert (passes.replica_count.item(), passes.most_in_flight.item()) == (1, 4)
+    slowed_s = 3 / PASSES * (passes.pass_s[0, 1, all_four] - passes.pass_s[0, 0, all_four])
+    assert tokens.between_s[0, 0] == pytest.approx(passes.pass_s[0, 0, all_four] + slowed_s)
+
+
+def test_a_token_goes_once_to_a_machine_however_many_experts_it_has_there() -> None:
+    # 8 choices among 16 GPUs on 2 machines reach 16 (1 - (15/16)^8) GPUs and 2 (1 - 1/2^8) machines, of which half are
+    # others: 8 GPUs send 0.996 MB each at 50 GB/s.
+    seconds = expert_exchange_s(1e6, fabric(gpus=8, machines=2), chosen=8)
+    assert float(seconds) == pytest.approx(8.4e-6 + 10e-6 + 8 * 0.99609375e6 / 50e9)
+
+
+def test_only_a_mixture_of_experts_can_divide_experts() -> None:
+    with pytest.raises(UsageError, match="no experts"):
+        predicted([2], on=TWO, asked=Spreading(expert=2))
 
 
 def test_weights_are_in_16_bits_on_every_cpu() -> None:
