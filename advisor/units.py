@@ -14,6 +14,8 @@ _LONGEST_S = 1e9
 """30 years."""
 _SHORTEST_S = 1e-12
 """One picosecond: no step, sample or token takes less."""
+_LEAST_SHARE = 1e-3
+"""Smaller shares of what they are asked for make no difference."""
 LEAST_UTILIZATION, MOST_UTILIZATION = 0.01, 0.95
 """Limits of a service's utilization: below, a hundred machines do the work of one; above, waits depend on minutes of
 the load that no average knows."""
@@ -78,6 +80,14 @@ def parse_ratio(text: str) -> float:
     ratio = _number(number) / (100 if percent else 1)
     if rest or not 0 <= ratio < math.inf:
         raise UsageError(f"{text!r:.40} is not a percentage or a ratio", hint="write for example 10% or 0.1")
+    return ratio
+
+
+def parse_share(text: str) -> float:
+    """Parse "70%" or "0.7"; raise `UsageError` unless it is between 0.1 % and 100 %."""
+    ratio = parse_ratio(text)
+    if not _LEAST_SHARE <= ratio <= 1:
+        raise UsageError(f"{text!r:.40} is not between 0.1 % and 100 %", hint="write for example 70% or 0.7")
     return ratio
 
 

@@ -47,7 +47,7 @@ def test_a_number_out_of_its_range_is_refused_at_all_three_doors(
 
 @pytest.mark.parametrize("name", NUMERIC)
 def test_a_number_in_its_range_is_taken_at_all_three_doors(advise: Advise, pipeline: Pipeline, name: str) -> None:
-    if name == "max_utilization":
+    if name in ("max_utilization", "acceptance_rate", "draft_cost"):
         values: tuple[Any, ...] = (0.5, "0.5", np.float32(0.5))
     else:
         values = (3, "3", np.int64(3), np.float32(3))

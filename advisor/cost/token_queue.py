@@ -1,6 +1,6 @@
 """Finds how many machines keep limits on the percentiles of a served language model's times."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -132,13 +132,16 @@ def _times(passes: EnginePasses, machines: FloatArray, *, job: Job) -> QueueTime
     if job.generation is None:
         raise ValueError("only a served language model has tokens")
     rate = requests_per_s(job) / (machines * passes.replica_count)
-    return queue_times(passes, requests_per_s=rate, decode_counts=job.generation.decode_count)
+    times = queue_times(passes, requests_per_s=rate, decode_counts=job.generation.decode_passes)
+    return replace(times, between_s=times.between_s / job.generation.tokens_per_pass)
 
 
 def _alone(passes: EnginePasses, *, job: Job) -> QueueTimes:
     """Return the times of a request alone, which no number of machines goes below."""
-    decode_count = 0 if job.generation is None else job.generation.decode_count
+    if job.generation is None:
+        raise ValueError("only a served language model has tokens")
+    decode_count = job.generation.decode_count
     first_s = passes.serving_s + passes.part_count * passes.pass_s[:, 1, 0]
-    between_s = passes.pass_s[:, 0, 1]
+    between_s = passes.pass_s[:, 0, 1] / job.generation.tokens_per_pass
     times = (np.tile(one, (len(TAILS), 1)) for one in (first_s, between_s, first_s + decode_count * between_s))
     return QueueTimes(**dict(zip(("first_s", "between_s", "whole_s"), times, strict=True)))

@@ -46,6 +46,9 @@ def token_quote(
         kv_cache_bytes=float(tokens.kv_cache_bytes[device, batch]),
         weight_bytes=float(tokens.weight_bytes[device, batch]),
         compute_bound_from=int(compute_bound_from) if math.isfinite(compute_bound_from) else None,
+        undrafted_tpot_s=None
+        if tokens.undrafted_between_s is None
+        else float(tokens.undrafted_between_s[device, batch]),
         kernels=tokens.kernels[device] if tokens.kernels else "",
         **queued,
     )

@@ -24,6 +24,9 @@ class Keywords(TypedDict, total=False):
     concurrency: int | str
     weights: Literal["auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"]
     kv_cache: Literal["auto", "fp8", "q8_0"]
+    draft_tokens: int | str | None
+    acceptance_rate: float | str | None
+    draft_cost: float | str | None
     sampling: Literal["truncated", "plain"]
     engine: str
     tensor_parallel: int | str | None

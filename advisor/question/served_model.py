@@ -101,6 +101,12 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
             f"--cached-prompt-tokens {cached_tokens}: the decoder reads {generation.decoder_tokens} tokens of a prompt",
             hint="write fewer: an engine computes at least the last of them",
         )
+    is_drafted = [one is not None for one in (options.draft_tokens, options.acceptance_rate)]
+    if any([*is_drafted, options.draft_cost is not None]) and not all(is_drafted):
+        raise UsageError(
+            "speculative decoding needs both --draft-tokens and --acceptance-rate",
+            hint="add --draft-tokens 4 --acceptance-rate 0.7, or what your engine's metrics say",
+        )
     if options.concurrency:
         batch_candidates(options.concurrency, mode=workload.mode, source_batch=workload.batch, flag="--concurrency")
     kept = generation.decoder_tokens + generation.output_tokens
@@ -117,6 +123,9 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
         engine=engine,
         truncates_sampling=options.sampling == "truncated",
         prefix_cached_tokens=cached_tokens,
+        draft_tokens=options.draft_tokens or 0,
+        acceptance_ratio=options.acceptance_rate or 0.0,
+        draft_cost_ratio=options.draft_cost or 0.0,
     )
     workload = with_kv_cache(replace(workload, generation=served), options.kv_cache)
     return with_weights(workload, options.weights), replace(

@@ -91,6 +91,7 @@ class TokenQuote:
       per million prompt and output tokens together
     - `kv_cache_bytes`: the maximum over all requests in flight on an instance
     - `weight_bytes`: the weights of one replica
+    - `undrafted_tpot_s`: `tpot_s` without speculative decoding; None if nothing is drafted
     - `kernels`: what its kernels for narrow weights and KV caches do; empty where all is in 16 bits
     - `compute_bound_from`: the fewest requests in flight on an instance at which decode is compute-bound, checked at
       powers of two per replica; None if decode is bandwidth-bound at all of them
@@ -108,6 +109,7 @@ class TokenQuote:
     weight_bytes: float
     compute_bound_from: int | None
     kernels: str = ""
+    undrafted_tpot_s: float | None = None
     ttft_p50_s: float | None = None
     ttft_p99_s: float | None = None
     tpot_p50_s: float | None = None

@@ -52,6 +52,9 @@ class Generation:
     - `most_tokens`: the longest context that the model takes, prompt and answer together; None if it is not known
     - `traced_tokens`: the prompt of the trace, whose rows of prefill are scaled to `prompt_tokens`; None: the same
     - `prefix_cached_tokens`: tokens of the prompt that the engine has in its prefix cache
+    - `draft_tokens`: tokens that are drafted before each decode pass, which verifies them; 0: no speculative decoding
+    - `acceptance_ratio`: the probability that a drafted token is accepted if those before it are
+    - `draft_cost_ratio`: time of drafting one token over that of a decode pass of the model without drafts
     - `truncates_sampling`: tokens are sampled with top-k or top-p
     - `engine`: the engine that serves the model; None in a saved workload, which any engine may serve
     """
@@ -70,6 +73,9 @@ class Generation:
     prefix_cached_tokens: int = 0
     most_tokens: int | None = None
     traced_tokens: int | None = None
+    draft_tokens: int = 0
+    acceptance_ratio: float = 0.0
+    draft_cost_ratio: float = 0.0
 
     @property
     def token_count(self) -> int:
@@ -80,6 +86,20 @@ class Generation:
     def decode_count(self) -> int:
         """Return the number of decode passes."""
         return self.output_tokens - 1
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Return the expected tokens of a request in a decode pass: (1 - a^(k + 1)) / (1 - a).
+
+        k tokens are drafted, each is accepted with the probability a, and the pass gives one more (Leviathan et al.,
+        Fast Inference from Transformers via Speculative Decoding, 2023, equation 1).
+        """
+        return sum(self.acceptance_ratio**accepted for accepted in range(self.draft_tokens + 1))
+
+    @property
+    def decode_passes(self) -> int:
+        """Return the expected passes that give all tokens after the first."""
+        return max(1, round(self.decode_count / self.tokens_per_pass))
 
     @property
     def decoder_tokens(self) -> int:

@@ -101,6 +101,25 @@ class Options:
         "int4: AWQ or GPTQ; nf4: bitsandbytes; q8_0 to q4_0: GGUF, with --engine llama.cpp",
     )
     kv_cache: CacheFormat = _serving_flag("auto", "storage format of the KV cache; auto: the model's precision")
+    draft_tokens: int | None = _serving_flag(
+        None,
+        "speculative decoding: tokens drafted before each pass, which verifies them; needs --acceptance-rate",
+        metavar="N",
+        parse=units.parse_count,
+    )
+    acceptance_rate: float | None = _serving_flag(
+        None,
+        "speculative decoding: probability that a drafted token is accepted if those before it are: 0.7 or 70%",
+        metavar="RATIO",
+        parse=units.parse_share,
+    )
+    draft_cost: float | None = _serving_flag(
+        None,
+        "speculative decoding: time of drafting one token relative to a pass of the model; by default drafts are "
+        "looked up in no time (n-grams)",
+        metavar="RATIO",
+        parse=units.parse_share,
+    )
     sampling: Sampling = _serving_flag(
         "truncated",
         "how tokens are drawn: truncated (top-k or top-p, as most models' generation_config asks), or plain",

@@ -90,9 +90,10 @@ class EnginePasses:
     - `pass_s`: time of a pass, (services, `EXACT_PARTS` + 2, numbers): with 0 to `EXACT_PARTS` parts of prompts and
       with `most_parts`, at each number of `decoding` requests that get a token in it
     - `decoding`: ascending numbers of requests from 0 on, (numbers,)
-    - `part_count`, `part_tokens`: parts in which a prompt is read, and the tokens of one
+    - `part_count`, `part_tokens`: parts in which a prompt is read, and the tokens of one, over those that a request
+      that decodes puts into a pass
     - `most_parts`: parts in a pass without requests that decode
-    - `budget_tokens`: the most tokens in a pass
+    - `budget_tokens`: the most tokens in a pass, over the same
     - `most_in_flight`: requests in flight, those whose prompts are being read included
     - `replica_count`: replicas on a machine
     - `serving_s`: HTTP, tokenizer and queues, in addition to the passes of the first token
@@ -130,6 +131,7 @@ class TokenTimes:
     - `kv_cache_bytes`: of all requests in flight
     - `weight_bytes`: of one replica
     - `first_log_spread`: standard deviation of log(measured / predicted) of `first_s`; that of the step if None
+    - `undrafted_between_s`: `between_s` without speculative decoding; None if nothing is drafted
     - `passes_at`: None if no engine serves the model
     - `kernels`: what each device's kernels for narrow weights and KV caches do, empty where all is in 16 bits
     """
@@ -143,6 +145,7 @@ class TokenTimes:
     first_log_spread: FloatArray | None = None
     passes_at: PassesAt | None = None
     kernels: tuple[str, ...] = ()
+    undrafted_between_s: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

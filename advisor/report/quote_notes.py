@@ -54,10 +54,16 @@ def service_settings(job: Job) -> str | None:
     engine = generation.engine
     by = f" by {engine.name} {engine.version}" if engine else ""
     cached = f" ({generation.prefix_cached_tokens:,} of them cached)" if generation.prefix_cached_tokens else ""
+    drafts = ""
+    if generation.draft_tokens:
+        drafts = (
+            f", {generation.draft_tokens} drafted tokens a pass, each accepted with {generation.acceptance_ratio:.0%} "
+            f"(drafting one takes {generation.draft_cost_ratio:.1%} of a pass)"
+        )
     return (
         f"LLM serving{by}: prompts of {generation.prompt_tokens:,} tokens{cached}, answers of "
         f"{generation.output_tokens:,}, {in_flight} per instance, "
-        f"{_PRECISIONS.get(job.precision, job.precision)}, {_weights(generation)}, continuous batching, fused "
+        f"{_PRECISIONS.get(job.precision, job.precision)}, {_weights(generation)}{drafts}, continuous batching, fused "
         "kernels, decode in a CUDA graph on GPUs"
     )
 
@@ -91,12 +97,24 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         f"most {units.format_bytes(tokens.kv_cache_bytes)}; one copy of the weights takes "
         f"{units.format_bytes(tokens.weight_bytes)}."
     )
+    if tokens.undrafted_tpot_s is not None:
+        yield _drafting(tokens, job.generation)
     if tokens.kernels:
         yield f"narrow numbers: {tokens.kernels}."
     if tokens.compute_bound_from is None:
         yield "decode is bandwidth-bound at any number of requests, because each one has its own KV cache to read."
     else:
         yield f"decode is bandwidth-bound below {tokens.compute_bound_from:,} requests, and compute-bound above."
+
+
+def _drafting(tokens: TokenQuote, generation: Generation) -> str:
+    """Return what speculative decoding gains or costs."""
+    before, after = tokens.undrafted_tpot_s or 0.0, tokens.tpot_s.mid
+    gain = f"{before / after:.2f} times as fast" if after <= before else f"{after / before:.2f} times as slow"
+    return (
+        f"speculative decoding gives {generation.tokens_per_pass:.2f} tokens a pass: one every "
+        f"{units.format_duration(after)} instead of {units.format_duration(before)}, {gain}, with these requests."
+    )
 
 
 def _percentiles(tokens: TokenQuote) -> str:

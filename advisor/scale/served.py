@@ -8,6 +8,7 @@ with its own prompt, and then shares every pass with the prompts of the others.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,10 @@ _PER_TOKEN = (
     "product_flops", "narrow_flops", "narrow_inputs", "attention_flops", "vector_flops", "inner_bytes", "outer_bytes"
 )  # fmt: skip
 """The fields of `PassWork` that grow with the tokens of a prompt, but for the pairs in `attention_flops`."""
+_TOKEN_TIMES = (
+    "first_s", "between_s", "pass_s", "compute_bound_from", "kv_cache_bytes", "weight_bytes", "undrafted_between_s"
+)  # fmt: skip
+"""The arrays of `TokenTimes` that depend on the plan."""
 _PAIR = 2
 _DIRECT_WAYS = (2, 4, 6, 8)
 """Sizes of groups for which vLLM has kernels (custom_all_reduce.py, `_SUPPORTED_WORLD_SIZES`)."""
@@ -101,14 +106,18 @@ class ServedModel:
         """Return the work of a whole prompt, or of one decode pass, at these numbers of requests.
 
         If `expert` copies of the attention layers divide the experts, it is that of one of them. All of them decode at
-        the same time; a prompt is read by one, and all work on its experts.
+        the same time; a prompt is read by one, and all work on its experts. A pass that verifies drafts takes several
+        tokens of each request through the model and reads its cache once.
         """
         key = (phase, width, expert, tuple(in_flight.tolist()))
         if key not in self._counted:
             generation = self.generation
-            counted = self._count(phase, width, in_flight, expert=expert)
+            verified = 1 + generation.draft_tokens if phase == "decode" else 1
+            counted = self._count(phase, width, in_flight * verified, expert=expert)
             if phase == "prefill":
                 counted = self._at_context(counted, width, in_flight).scaled(**_new_shares(generation))
+            elif verified > 1:
+                counted = counted.scaled(cache_bytes=1 / verified, request_count=1 / verified)
             self._counted[key] = counted
         return self._counted[key]
 
@@ -129,6 +138,13 @@ class ServedModel:
         names = {one.name for one in fields(PassWork)} - {"kernel_count", "narrow_kernels"}
         nobody = dict.fromkeys(("token_count", "request_count"), 0.0)  # they are counted already
         return alone.plus(shared.scaled(**dict.fromkeys(names, 1 / expert) | nobody))
+
+    @cached_property
+    def without_drafts(self) -> "ServedModel":
+        """Return the model without speculative decoding."""
+        if not self.generation.draft_tokens:
+            return self
+        return ServedModel(self.workload, replace(self.generation, draft_tokens=0))
 
     def _at_context(self, work: PassWork, width: Width, in_flight: FloatArray) -> PassWork:
         """Return the work of a prompt of another length than the trace's: all grows with the tokens but attention.
@@ -235,16 +251,16 @@ def request_times(
     others = np.maximum(group * plan.expert - 1, 0.0)
     passed, decode_s = pass_of(0, group)
     mixed_s, own_s = pass_of(1, group)[1], pass_of(1, np.maximum(group - 1, 0.0))[1]
-    chunk_rate = others / generation.decode_count * chunks
+    chunk_rate = others * generation.tokens_per_pass / generation.decode_count * chunks
     slowed = np.maximum(np.minimum(chunk_rate, 1.0), chunk_rate / plan.expert)  # copies read prompts at the same time
-    between_s = decode_s + slowed * np.maximum(mixed_s - decode_s, 0.0)
+    round_s = decode_s + slowed * np.maximum(mixed_s - decode_s, 0.0)
     first_s = (
         rates.first_token_s
         + generation.prompt_tokens * rates.prompt_token_s
         + (chunks + plan.pipeline - 1) / plan.pipeline * own_s
-        + np.where(others > 0, between_s / 2, 0.0)  # half of the pass under way
+        + np.where(others > 0, round_s / 2, 0.0)  # half of the pass under way
     )
-    return RequestTimes(first_s=first_s, between_s=between_s, passed=passed)
+    return RequestTimes(first_s=first_s, between_s=round_s / generation.tokens_per_pass, passed=passed)
 
 
 def chunk_count(generation: Generation, chunk_tokens: int) -> int:
@@ -271,6 +287,10 @@ def _passes(
     decode = _divided(model.work("decode", width, group, expert=plan.expert), plan, generation)
     prompt = _divided(model.work("prefill", width, one, expert=plan.expert), plan, generation)
     scaled = (*_PER_TOKEN, "cache_bytes", "token_count", "request_count", "logit_count")
+    verified, drafting = 1 + generation.draft_tokens, generation.draft_tokens * generation.draft_cost_ratio
+    plain = decode
+    if drafting:
+        plain = _divided(model.without_drafts.work("decode", width, group, expert=plan.expert), plan, generation)
 
     def exchange_s(parts: float, tokens: FloatArray) -> FloatArray:
         """Return the time that GPUs take to tell each other the results of a pass."""
@@ -303,7 +323,11 @@ def _passes(
         if parts:  # all but the last chunk give no token
             work = prompt.scaled(**dict.fromkeys(scaled, parts / chunks)).joined(work)
         passed = pass_times(work, rates)
-        return passed, passed.total_s + exchange_s(parts, decoding)
+        total_s = passed.total_s + exchange_s(parts, decoding * verified)
+        if drafting:
+            of_draft_s = pass_times(plain.scaled(**dict.fromkeys(scaled, decoding / group)), rates).total_s
+            total_s = total_s + (decoding > 0) * drafting * (of_draft_s + exchange_s(0, decoding))
+        return passed, total_s
 
     return pass_of
 
@@ -511,7 +535,7 @@ def _offered(
     generation, workload = model.generation, model.workload
     in_flight = np.ceil(batches / plan.data)
 
-    def under(plan: Plan) -> RequestTimes:
+    def under(plan: Plan, model: ServedModel = model) -> RequestTimes:
         return request_times(
             model,
             rates=rates,
@@ -547,8 +571,11 @@ def _offered(
         ),
         "weight_bytes": np.broadcast_to(stored_bytes(memory_line.parameters, batches=0 * flight, width=width), shape),
     }
+    if generation.draft_tokens:
+        tokens["undrafted_between_s"] = np.broadcast_to(under(plan, model.without_drafts).between_s, shape)
     passed = times.passed
-    waiting_s = times.between_s - passed.total_s  # of which communication is the larger part with several GPUs
+    # Communication is the larger part of it with several GPUs.
+    waiting_s = times.between_s * generation.tokens_per_pass - passed.total_s
     parts = {"compute": passed.compute_s, "memory": passed.memory_s, "launch": passed.overhead_s}
     if plan.tensor > 1 or plan.expert > 1:
         parts["communication"] = waiting_s
@@ -591,7 +618,7 @@ def _passes_at(
     for group in replicas:
         budget = group.limits.max_num_batched_tokens
         chunks = chunk_count(model.generation, budget)
-        part_tokens = model.generation.new_tokens / chunks
+        part_tokens, verified = model.generation.new_tokens / chunks, 1 + model.generation.draft_tokens
         most_parts = max(1, int(budget // part_tokens))
         place = np.full(len(best.devices), -1)
         place[list(group.members)] = range(len(group.members))
@@ -614,9 +641,9 @@ def _passes_at(
             values: dict[str, Any] = {
                 "pass_s": np.stack(pass_s, axis=1),
                 "part_count": chunks,
-                "part_tokens": part_tokens,
+                "part_tokens": part_tokens / verified,
                 "most_parts": plan.expert * most_parts,
-                "budget_tokens": float(plan.expert * budget),
+                "budget_tokens": plan.expert * budget / verified,
                 "most_in_flight": -(-in_flight[at] * plan.expert // plan.data),
                 "replica_count": plan.data // plan.expert,
                 "serving_s": (rates.first_token_s + model.generation.prompt_tokens * rates.prompt_token_s)[:, 0],
@@ -682,9 +709,8 @@ class _Best:
             sources.append("fitted" if is_fitted else "datasheet")
         step_s = held["step_s"]
         is_possible = np.isfinite(step_s)
-        token_names = ("first_s", "between_s", "pass_s", "compute_bound_from", "kv_cache_bytes", "weight_bytes")
         tokens = TokenTimes(
-            **{name: np.where(is_possible, held[name], np.inf) for name in token_names},
+            **{name: np.where(is_possible, held[name], np.inf) for name in _TOKEN_TIMES if name in held},
             first_log_spread=spreads[1],
             passes_at=passes_at,
             kernels=tuple(runs),

@@ -128,6 +128,16 @@ def test_a_prompt_has_at_least_one_token_that_no_cache_has():
         as_served(llama(), Options(cached_prompt_tokens=workload.generation.prompt_tokens), engines=ENGINES)
 
 
+def test_drafts_come_with_the_rate_at_which_they_are_accepted():
+    asked = Options(draft_tokens=4, acceptance_rate=0.7, draft_cost=0.1)
+    workload, _ = as_served(llama(), asked, engines=ENGINES)
+    assert workload.generation is not None
+    assert (workload.generation.draft_tokens, workload.generation.draft_cost_ratio) == (4, 0.1)
+    for alone in (Options(draft_tokens=4), Options(acceptance_rate=0.7), Options(draft_cost=0.1)):
+        with pytest.raises(UsageError, match="needs both"):
+            as_served(llama(), alone, engines=ENGINES)
+
+
 def test_what_is_no_number_of_requests_is_refused_by_the_flag_that_says_it():
     with pytest.raises(UsageError, match=r"^--concurrency many: 'many'"):
         as_served(llama(), Options(concurrency="many"), engines=ENGINES)

@@ -67,7 +67,7 @@ def test_every_setting_is_an_option_of_the_service_with_its_values() -> None:
     form.feed(page_files()["/"].read_text())
     del form.values["example"]
     assert {"max_tpot", "concurrency", "deadline"} <= form.values.keys() <= ALLOWED.keys()
-    assert form.values["weights"] == ["", "bf16", "fp8", "int8", "int4"]
+    assert form.values["weights"] == ["", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4"]
     for name, values in form.values.items():
         for value in filter(None, values):
             options_of({name: value})
