@@ -155,7 +155,7 @@ def _copies(plan: Plan) -> str:
     """Return how many copies of an LLM are served, and on how many GPUs each."""
     whole = plan.tensor == plan.pipeline == 1
     ways = [f"{plan.pipeline} stages of layers"] if plan.pipeline > 1 else []
-    ways += [f"each layer divided over {plan.tensor} GPUs"] if plan.tensor > 1 else []
+    ways += [f"tensor parallel on {plan.tensor} GPUs"] if plan.tensor > 1 else []
     if plan.expert > 1:
         ways += [f"its experts divided over {plan.expert * plan.tensor * plan.pipeline} GPUs"]
     over = f" on {plan.machines} machines together" if plan.machines > 1 else ""
