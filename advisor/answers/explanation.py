@@ -175,7 +175,7 @@ def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArr
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
     options = question.options
     if question.workload.generation is not None:
-        return predict_on_all(  # raises `UsageError` if the engine has no kernels for the weights on the device
+        predictions = predict_on_all(
             question.workload,
             devices=[replace(machine.device, gpu_count=1)],
             efficiencies=question.catalog.efficiencies,
@@ -191,17 +191,18 @@ def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArr
             ),
             job=job_for(question.workload, options),
         )
-    predictions = predict(
-        question.workload,
-        devices=[machine.device],
-        efficiencies=question.catalog.efficiencies,
-        batches=batches,
-        precision=options.precision,
-        layout=options.layout,
-        compile_mode=options.compile,
-        loader_s_per_sample=options.loader_s_per_sample,
-        loader_workers=options.loader_workers,
-    )
+    else:
+        predictions = predict(
+            question.workload,
+            devices=[machine.device],
+            efficiencies=question.catalog.efficiencies,
+            batches=batches,
+            precision=options.precision,
+            layout=options.layout,
+            compile_mode=options.compile,
+            loader_s_per_sample=options.loader_s_per_sample,
+            loader_workers=options.loader_workers,
+        )
     if predictions.precisions[0, 0] is None:
         raise UsageError(
             f"{machine.name} has no unit for {options.precision}, or no kernels for the step",

@@ -39,7 +39,7 @@ def formats_of(engine: Engine, kind: KernelKind) -> list[Any]:
 
 
 def narrowest(engine: Engine, device: Device) -> WeightFormat:
-    """Return the format with the fewest bits for which the engine has kernels on the device; "auto" if it has none."""
+    """Return the format with the fewest whole bits for which the engine has kernels on the device, or "auto"."""
     formats: list[WeightFormat] = formats_of(engine, "weight_kernels")
     runs = [one for one in formats if narrow_kernel(device, engine.weight_kernels, one) is not None]
-    return min(runs, key=stored_bits, default="auto")
+    return min(runs, key=lambda one: int(stored_bits(one)), default="auto")

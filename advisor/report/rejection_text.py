@@ -73,8 +73,9 @@ def _over_quota(cause: Cause, _: Generation | None) -> str:
 def _no_kernels(cause: Cause, generation: Generation | None) -> str:
     if generation is None or generation.engine is None:
         return f"{cause.what} has no unit for this precision, or no kernels for quantized operators"
-    cache = "" if generation.kv_cache == "auto" else f" with a KV cache in {generation.kv_cache}"
-    return f"{generation.engine.name} has no kernels for {generation.weights} weights{cache} on {cause.what}"
+    asked = (("weights", generation.weights), ("a KV cache", generation.kv_cache))
+    formats = " and ".join(f"{what} in {stored_in}" for what, stored_in in asked if stored_in != "auto")
+    return f"{generation.engine.name} has no kernels for {formats} on {cause.what}"
 
 
 def _does_not_fit(cause: Cause, generation: Generation | None) -> str:

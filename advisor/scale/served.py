@@ -442,13 +442,7 @@ def predict_served(
                     batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
                 ),
             )  # fmt: skip
-    if not groups:
-        formats = f"{generation.weights} weights" if generation.kv_cache == "auto" else f"a {generation.kv_cache} cache"
-        raise UsageError(
-            f"{engine.name} has no kernels for {formats} on any of these devices",
-            hint="choose another --weights, --kv-cache or --engine, or other devices",
-        )
-    if not best.plans:
+    if groups and not best.plans:
         raise _no_plan(workload, [device.gpu_count for device in devices], asked)
     return best.predictions(
         precisions,
@@ -663,7 +657,12 @@ class _Best:
         self.plans: list[Plan] = []
         self.plan = np.zeros(self.shape, dtype=np.intp)
         self.rank = np.full((3, *self.shape), np.inf)
-        self.held: dict[str, Any] = {}
+        self.held: dict[str, Any] = {
+            **{name: np.full(self.shape, np.inf) for name in ("step_s", "peak_bytes", *_TOKEN_TIMES[:-1])},
+            **{name: np.zeros(self.shape, dtype=np.bool_) for name in ("fits", "is_tight")},
+            "bound": np.zeros(self.shape, dtype=np.intp),
+            "efficiency_ratio": np.ones(self.shape),
+        }
 
     def take(self, members: Sequence[int], offered: tuple[Plan, Mapping[str, Any]]) -> None:
         """Replace the entries for which the offered plan is better."""
@@ -677,8 +676,7 @@ class _Best:
         self.plan[members] = np.where(is_better, self.plans.index(plan), self.plan[members])
         for name, value in values.items():
             if name != "rank":
-                start = np.zeros(self.shape, dtype=value.dtype) if value.dtype != np.float64 else np.inf
-                mine = self.held.setdefault(name, np.broadcast_to(start, self.shape).copy())
+                mine = self.held.setdefault(name, np.full(self.shape, np.inf))
                 mine[members] = np.where(is_better, value, mine[members])
 
     def predictions(
@@ -715,7 +713,7 @@ class _Best:
             passes_at=passes_at,
             kernels=tuple(runs),
         )
-        plans = tuple(self.plans)
+        plans = tuple(self.plans) or (Plan(),)
         return Predictions(
             devices=tuple(self.devices),
             precisions=np.repeat(np.array(precisions, dtype=np.object_)[:, np.newaxis], shape[1], axis=1),

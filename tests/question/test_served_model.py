@@ -351,7 +351,7 @@ def test_devices_without_kernels_are_rejected_and_engines_without_the_format_are
     answer = rank(question_of(traced("llama"), Options(no_local=True, weights="fp8"), catalog=catalog))
     assert {quote.device.kind for quote in answer.quotes} == {"gpu"}
     reasons = [each.reason for each in answer.rejected if each.code == "no-native-precision"]
-    assert any("vllm has no kernels for fp8 weights on AMD EPYC" in reason for reason in reasons)
+    assert any("vllm has no kernels for weights in fp8 on AMD EPYC" in reason for reason in reasons)
     with pytest.raises(UsageError, match="vllm has no kernels for it") as problem:
         as_served(traced("llama"), Options(weights="q4_k_m"), engines=catalog.engines)
     assert problem.value.hint == "write --engine llama.cpp"
