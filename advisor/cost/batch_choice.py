@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from advisor.cost.limits import Limit, keeps_all, step_limits
-from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machine_counts, server_counts
+from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts
 from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
@@ -61,7 +61,7 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
             "job": job,
         }
         counts = instance_counts(step_s, **load)
-        machines = counts * machine_counts(predictions)
+        machines = counts * machines_together(predictions)
         fewest = machines <= TOLERATED_RATIO * machines.min(axis=1, keepdims=True)
         latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
         index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
@@ -108,7 +108,7 @@ def _knee(predictions: Predictions, allowed: BoolArray) -> IndexArray:
 
     Requests wait longer for each token with every other one in flight, so that the last few percent are dear.
     """
-    machine_s = np.where(allowed, predictions.step_s, 1.0) * machine_counts(predictions)
+    machine_s = np.where(allowed, predictions.step_s, 1.0) * machines_together(predictions)
     rate = np.where(allowed, predictions.batches / machine_s, 0.0)
     best_later = np.maximum.accumulate(rate[:, ::-1], axis=1)[:, ::-1]
     is_enough = allowed & (rate * KNEE_RATIO >= np.where(best_later > 0, best_later, np.inf))

@@ -45,7 +45,7 @@ def server_counts(predictions: Predictions, *, job: Job) -> FloatArray:
     return counts
 
 
-def machine_counts(predictions: Predictions) -> FloatArray | float:
+def machines_together(predictions: Predictions) -> FloatArray | float:
     """Return the machines that work together, (devices, batches), under the plans of the predictions."""
     if predictions.scaling is None:
         return 1.0

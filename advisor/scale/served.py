@@ -415,13 +415,13 @@ def predict_served(
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is None:
             continue
-        has_network = device.network_bytes_per_s is not None
-        is_linked = bool(device.nvlink_bytes_per_s or device.peer_link_bytes_per_s)
-        machine = (device.gpu_count, has_network, is_linked)
+        may_join = asked.max_machines > 1 and device.kind == "gpu" and device.network_bytes_per_s is not None
+        is_linked = device.gpu_count == 1 or bool(device.nvlink_bytes_per_s or device.peer_link_bytes_per_s)
+        machine = (device.gpu_count, may_join, is_linked)
         key = (device.kind, width_of(precision), *machine, batch_limits(device, engine))
         groups.setdefault(key, []).append(index)
     replicas = []
-    for (kind, width, gpu_count, has_network, is_linked, limits), members in groups.items():
+    for (kind, width, gpu_count, may_join, is_linked, limits), members in groups.items():
         some = [devices[index] for index in members]
         rates = engine_rates(
             some,
@@ -433,8 +433,7 @@ def predict_served(
         )
         replicas.append(_Replicas(members=members, width=width, limits=limits, rates=rates))
         compute_from = _compute_bound_from(model, rates, width)
-        has_network &= kind == "gpu"
-        for plan in _plans(workload, gpu_count, has_network=has_network, is_linked=is_linked, asked=asked):
+        for plan in _plans(workload, gpu_count, may_join=may_join, is_linked=is_linked, asked=asked):
             best.take(
                 members,
                 _offered(
@@ -459,11 +458,12 @@ def _precision_of(device: Device, engine: Engine, generation: Generation, option
     return engine_precision(device, engine, options) if has_kernels else None
 
 
-def _plans(
-    workload: Workload, gpu_count: int, *, has_network: bool, is_linked: bool, asked: Spreading
-) -> Iterator[Plan]:
-    """Yield the plans to compare on machines with so many GPUs; `is_linked`: they have links to each other."""
-    for machines in machine_counts(has_network=has_network, asked=asked):
+def _plans(workload: Workload, gpu_count: int, *, may_join: bool, is_linked: bool, asked: Spreading) -> Iterator[Plan]:
+    """Yield the plans to compare on machines with so many GPUs.
+
+    `may_join`: several machines may serve together; `is_linked`: their GPUs have links to each other.
+    """
+    for machines in machine_counts(has_network=may_join, asked=asked):
         for used in gpu_counts(gpu_count, asked=asked):
             if machines == 1 or used == gpu_count:
                 yield from served_plans(workload, gpu_count=used, asked=asked, machines=machines, is_linked=is_linked)

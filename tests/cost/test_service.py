@@ -15,7 +15,7 @@ from advisor.cost.service import (
     P99_TAIL,
     instance_counts,
     latencies_s,
-    machine_counts,
+    machines_together,
     server_counts,
     utilizations,
 )
@@ -75,7 +75,7 @@ def test_groups_of_machines_serve_together() -> None:
     # 100 requests a second, 8 in flight for 0.2 s: 2.5 groups, so 3 of two machines. At $2 an hour: 6 x 730 x $2.
     scaling = Scaling(plans=(Plan(machines=2, tensor=2),), plan=np.array([[0]]), efficiency_ratio=np.ones((1, 1)))
     found = predictions(device("gpu"), step_s=[[0.2]], batches=(8,), scaling=scaling)
-    assert np.array(machine_counts(found)).tolist() == [[2.0]]
+    assert np.array(machines_together(found)).tolist() == [[2.0]]
     one, work = offer(prices=(price(2.0),)), service(100, max_utilization=1.0)
     terms = offer_terms([PricedOffer(offer=one, price=one.prices[0])], billing=billing(), job=work)
     terms = replace(terms, machine_count=np.array([2.0]))
