@@ -153,7 +153,7 @@ def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_
     is_served = question.workload.generation is not None
     if (options.mode == "training" or is_served) and options.max_machines == 1:
         several = ask(replace(options, max_machines=_MOST_MACHINES))
-        fewest = min((quote.instance_count for quote in several), default=1)
+        fewest = min((quote.plan.machines for quote in several if quote.plan), default=1)
         if fewest > 1:
             yield f"--max-machines {fewest}", {"max_machines": fewest}
     if options.price == "on-demand":

@@ -632,6 +632,19 @@ def test_a_token_goes_once_to_a_machine_however_many_experts_it_has_there() -> N
     assert float(seconds) == pytest.approx(8.4e-6 + 10e-6 + 8 * 0.99609375e6 / 50e9)
 
 
+def test_no_devices_have_no_predictions() -> None:
+    found = predict_served(
+        generation(),
+        devices=[],
+        efficiencies=[efficiency()],
+        batches=np.array([1, 2]),
+        options=Options(precision="half", compile="compile"),
+        asked=Spreading(tensor=2),
+    )
+    assert found.step_s.shape == found.fits.shape == (0, 2)
+    assert found.scaling is None
+
+
 def test_only_a_mixture_of_experts_can_divide_experts() -> None:
     with pytest.raises(UsageError, match="no experts"):
         predicted([2], on=TWO, asked=Spreading(expert=2))
