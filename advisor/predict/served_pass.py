@@ -322,19 +322,24 @@ class PassTimes:
 def pass_times(work: PassWork, rates: EngineRates) -> PassTimes:
     """Return the time of a pass: products, attention and other kernels, launches, scheduler and sampling."""
     tokens = np.maximum(work.token_count, 1.0)
-    products_s = work.product_flops / rates.flops_per_s + work.narrow_flops / rates.narrow_flops_per_s
+    products_s = work.product_flops / rates.flops_per_s
+    weight_bytes, moved_bytes, kernels = work.weight_bytes, work.inner_bytes + work.outer_bytes, work.kernel_count
+    quantizing_s: FloatArray | float = 0.0
+    if work.narrow_weights.any():
+        is_expanded = tokens >= rates.expanded_from_tokens
+        narrow_bytes, wide_bytes = work.narrow_bytes / rates.narrow_memory_ratio, _HALF_BYTES * work.narrow_weights
+        products_s = products_s + work.narrow_flops / rates.narrow_flops_per_s
+        weight_bytes = weight_bytes + np.where(is_expanded, wide_bytes, narrow_bytes)
+        moved_bytes = moved_bytes + is_expanded * (narrow_bytes + wide_bytes)
+        kernels = kernels + work.narrow_kernels * (rates.quantizing_kernels + is_expanded)
+        quantizing_s = rates.quantizing_flops * work.narrow_inputs / rates.vector_flops_per_s
     products_s = products_s * (1 + rates.token_ramp / tokens)
-    is_expanded = (tokens >= rates.expanded_from_tokens) & (work.narrow_weights > 0)
-    narrow_bytes = work.narrow_bytes / rates.narrow_memory_ratio
-    halves_bytes = _HALF_BYTES * work.narrow_weights
-    weights_s = (work.weight_bytes + np.where(is_expanded, halves_bytes, narrow_bytes)) / rates.memory_bytes_per_s
+    weights_s = weight_bytes / rates.memory_bytes_per_s
     attention_s = work.attention_flops / rates.attention_flops_per_s + work.vector_flops / rates.vector_flops_per_s
     cache_s = work.cache_bytes / (rates.memory_bytes_per_s * rates.cache_memory_ratio)
-    moved_bytes = work.inner_bytes + work.outer_bytes + is_expanded * (narrow_bytes + halves_bytes)
     moved_s = moved_bytes / rates.memory_bytes_per_s
-    quantizing_s = rates.quantizing_flops * work.narrow_inputs / rates.vector_flops_per_s
     overhead_s = (
-        (work.kernel_count + work.narrow_kernels * (rates.quantizing_kernels + is_expanded)) * rates.kernel_s
+        kernels * rates.kernel_s
         + rates.pass_s
         + work.request_count * rates.request_s
         + (work.logit_count > 0) * rates.sampling_s
