@@ -30,6 +30,16 @@ DEVICE_IDS = {
     "NVIDIA L40S": "l40s",
     "NVIDIA A10G": "a10g",
 }
+HOST_IDS = {
+    "Standard_NC24ads_A100_v4": "amd-epyc-7v13",
+    "Standard_NC48ads_A100_v4": "amd-epyc-7v13",
+    "Standard_NC96ads_A100_v4": "amd-epyc-7v13",
+    "a2-highgpu-1g": "intel-cascade-lake-2-2-ghz",
+    "a2-highgpu-2g": "intel-cascade-lake-2-2-ghz",
+    "a2-highgpu-8g": "intel-cascade-lake-2-2-ghz",
+    "g5.16xlarge": "amd-epyc-7r32",
+}
+"""Host CPUs of GPU machines, as in profiles/prices. Vultr's are not published."""
 MOST_LOADS = 4
 MOST_HZ = 3.5e9
 FLOPS_PER_TOKEN = {"llama-8b": 14e9, "qwen-0.5b": 0.7e9, "smol-135m": 0.21e9}
@@ -37,8 +47,8 @@ FLOPS_PER_TOKEN = {"llama-8b": 14e9, "qwen-0.5b": 0.7e9, "smol-135m": 0.21e9}
 LEAST_LOAD = 2.5
 """Requests in flight from which on a mean, rounded to a whole number, says what the engine ran."""
 COLUMNS = (
-    "model", "engine", "sampling", "prompt_tokens", "output_tokens", "concurrency", "device", "machine", "numa_nodes",
-    "memory_bytes_per_s", "tensor_parallel", "ttft_s", "tpot_s", "tokens_per_s", "source",
+    "model", "engine", "sampling", "prompt_tokens", "output_tokens", "concurrency", "device", "host", "machine",
+    "numa_nodes", "memory_bytes_per_s", "tensor_parallel", "ttft_s", "tpot_s", "tokens_per_s", "source",
 )  # fmt: skip
 
 Row = Mapping[str, str]
@@ -71,7 +81,11 @@ def served_rows(rows: Iterable[Row], left_out: Counter[str]) -> list[dict[str, o
     impossible = {_key(row) for row in rows if _is_too_fast(row)}
     groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        reason = "a prompt read faster than all cores can multiply" if _key(row) in impossible else _reason(row)
+        reason = (
+            "a machine that reads a prompt faster than its CPU can multiply"
+            if _key(row) in impossible
+            else _reason(row)
+        )
         if reason:
             left_out[reason] += 1
             continue
@@ -108,7 +122,7 @@ def _reason(row: Row) -> str:
 
 
 def _key(row: Row) -> tuple[str, ...]:
-    return row["instance"], row["harness"], row["model"]
+    return row["instance"], row["harness"]
 
 
 def _is_too_fast(row: Row) -> bool:
@@ -142,6 +156,7 @@ def _served(rows: list[Row]) -> dict[str, object]:
         "output_tokens": first["output_tokens"],
         "concurrency": 1 if is_alone else round(_in_flight(first)),
         "device": DEVICE_IDS[first["device"]] + (f"@{cores}" if is_cpu else ""),
+        "host": HOST_IDS.get(first["instance"], ""),
         "machine": machine,
         "numa_nodes": first["numa_nodes"] if is_cpu else "",
         "memory_bytes_per_s": f"{median(float(row['dram_read_gb_per_s']) for row in rows) * 1e9:.4g}" if is_cpu else "",

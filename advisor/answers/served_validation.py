@@ -36,6 +36,7 @@ class ServedRow:
     - `engine`: name and release, for the reader; the prediction is of the engine's record in force
     - `concurrency`: mean requests in flight
     - `device`: id or alias of a profile, `ID@N` for N physical cores of a CPU over all its NUMA nodes
+    - `host`: id or alias of the profile of a GPU's host CPU, if known
     - `machine`: for the reader
     - `memory_bytes_per_s`: measured read bandwidth of all cores
     - `ttft_s`, `tpot_s`: time to first token, and mean time between later tokens
@@ -50,6 +51,7 @@ class ServedRow:
     output_tokens: int
     concurrency: int = 1
     device: str
+    host: str | None = None
     machine: str = ""
     numa_nodes: int | None = None
     memory_bytes_per_s: float | None = None
@@ -129,7 +131,7 @@ def prepare_served(
     for row, file, line in rows:
         found = traced[requests[file, row.model, row.prompt_tokens, row.output_tokens]]
         try:
-            device = _device(row, catalog)
+            device = served_device(row, catalog)
             if not isinstance(found, Workload):
                 raise found if isinstance(found, AdvisorError) else UsageError(str(found).strip().splitlines()[-1])
             options = Options(weights=row.weights, sampling=row.sampling)
@@ -146,11 +148,15 @@ def _source(model: str, file: Path) -> str:
     return f"hf:{beside if beside.exists() else reference}"
 
 
-def _device(row: ServedRow, catalog: Catalog) -> Device:
+def served_device(row: ServedRow, catalog: Catalog) -> Device:
+    """Return the device of a row; raise `UsageError` if its profile, or that of its host, is not found."""
     name, cores = split_cores(row.device)
     profile = find_device(catalog, name)
     if isinstance(profile, Gpu):
-        return gpu_device(profile, gpu_count=row.tensor_parallel)
+        host = find_device(catalog, row.host) if row.host else None
+        if isinstance(host, Gpu):
+            raise UsageError(f"host: found {row.host}, a GPU", hint="name the CPU of the machine, or leave it empty")
+        return gpu_device(profile, gpu_count=row.tensor_parallel, host=host)
     count = int(cores) if cores else profile.cores_per_socket
     # More cores than a socket has belong to several sockets.
     whole = replace(profile, cores_per_socket=None) if count else profile

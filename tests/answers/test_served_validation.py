@@ -1,10 +1,12 @@
 """Rows of served models: what a file may hold, and which line and cell an error names."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from advisor.answers.served_validation import is_served_table, read_served
+from advisor.answers.served_validation import is_served_table, read_served, served_device
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import UsageError
 
 HEADER = "model,device,prompt_tokens,output_tokens,concurrency,ttft_s,tpot_s,tokens_per_s,source\n"
@@ -42,5 +44,16 @@ def test_an_invalid_cell_is_named_with_its_line(tmp_path: Path, cells: str, name
 def test_the_shipped_rows_are_read_and_each_measured_something(tmp_path: Path) -> None:
     assert is_served_table(SHIPPED)
     rows = [row for row, _ in read_served(SHIPPED)]
-    assert len(rows) == 1009
+    assert len(rows) == 999
     assert all(row.tpot_s is not None for row in rows)
+
+
+def test_the_code_of_the_host_takes_longer_at_a_lower_clock() -> None:
+    shipped = load_catalog()
+    rows = [row for row, _ in read_served(SHIPPED) if row.device == "a100-sxm4-40gb"]
+    device = served_device(rows[0], shipped)
+    # Cascade Lake in Google Cloud: 2.9 GHz, against 4 GHz of the reference.
+    assert (device.host_cpu, device.host_time_ratio) == ("intel-cascade-lake-2-2-ghz", pytest.approx(4.0 / 2.9))
+    assert served_device(replace(rows[0], host=None), shipped).host_time_ratio == 1.0
+    with pytest.raises(UsageError, match="host"):
+        served_device(replace(rows[0], host="l4"), shipped)
