@@ -251,6 +251,9 @@ def main() -> None:
             "load_log_spread": spread(whole[1][open_rows & ~rows.is_alone]),
             "ttft_log_spread": spread(whole[0][alone]),
             "fitted_on": tuple(sorted({one for one, use in zip(rows.devices, used, strict=True) if use})),
+            "fitted_generations": tuple(
+                sorted({run.device.generation for run, use in zip(rows.runs, used, strict=True) if use})
+            ),
         }
     cross_isa(all_rows, found)
     write(arguments.engine, found)

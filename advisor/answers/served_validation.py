@@ -212,8 +212,9 @@ def _scored(
     of_token_s = predictions.step_s / (predictions.batches * row.output_tokens)
     predicted_s = float({"ttft": tokens.first_s, "tpot": tokens.between_s, "token": of_token_s}[mode][at])
     spread = float((tokens.first_log_spread if mode == "ttft" else predictions.log_spread)[at])
-    is_known = run.device.id in costs_of(run.device, generation.engine).fitted_on
-    known: Known = "device" if is_known else "generation" if run.device.kind == "cpu" else "vendor"
+    costs = costs_of(run.device, generation.engine)
+    is_alike = run.device.kind == "cpu" or run.device.generation in costs.fitted_generations
+    known: Known = "device" if run.device.id in costs.fitted_on else "generation" if is_alike else "vendor"
     roofline_s, flops = _plain_roofline(run, mode)
     measurement = Measurement(
         model=row.model,

@@ -34,7 +34,7 @@ class PassCosts:
     - `tpot_log_spread`, `ttft_log_spread`, `load_log_spread`: standard deviation of log(measured / predicted) of TPOT
       with one request, of TTFT, and of TPOT under load, on machines left out of the fit; `known_log_spread` of TPOT on
       other machines with a CPU or GPU that was in the fit
-    - `fitted_on`: devices in the fit
+    - `fitted_on`, `fitted_generations`: devices in the fit, and their generations
     """
 
     memory_ratio: float = _fitted(Prior(1.0, 0.7, 1.15, 0.1), Prior(1.0, 0.5, 1.6, 0.25))
@@ -56,6 +56,7 @@ class PassCosts:
     load_log_spread: float
     ttft_log_spread: float
     fitted_on: tuple[str, ...]
+    fitted_generations: tuple[str, ...] = ()
 
 
 NarrowUnit = Literal["half", "fp8", "int8", "fp4"]

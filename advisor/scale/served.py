@@ -703,8 +703,8 @@ class _Best:
             spreads[1, index] = math.hypot(costs.ttft_log_spread, of_kernels)
             spreads[2, index] = np.sqrt(max(costs.tpot_log_spread**2 - costs.known_log_spread**2 / 2, 1e-4))
             runs.append("; ".join(one.runs for one in kernels))
-            is_fitted = is_known or (device.kind == "cpu" and costs.fitted_on)
-            sources.append("fitted" if is_fitted else "datasheet")
+            is_alike = device.generation in costs.fitted_generations or (device.kind == "cpu" and costs.fitted_on)
+            sources.append("fitted" if is_known or is_alike else "datasheet")
         step_s = held["step_s"]
         is_possible = np.isfinite(step_s)
         tokens = TokenTimes(
