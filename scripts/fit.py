@@ -3,7 +3,8 @@
     python scripts/fit.py --measured tests/data/measured --out profiles/efficiency (= the first half of make fit)
 
 Reads the tables of measured steps, replaces the efficiency files in --out, and writes `scripts/data/sustained.csv`.
-Prints the errors on devices left out of the fit.
+Prints the errors on devices left out of the fit. `--kind gpu` or `--kind cpu` does one half and leaves the other as it
+is.
 """
 
 import argparse
@@ -80,20 +81,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
+    parser.add_argument("--kind", choices=KINDS, help="fit only this kind of device")
     parser.add_argument("--look", action="store_true", help="predict the lockbox, too (log it in docs/experiments.md)")
     arguments = parser.parse_args()
-    steps = measured_steps([arguments.measured / name for name in FILES], wanted=is_fitted, timeout_s=120.0)
-    checked = arguments.measured / CHECKED
-    steps += steps_of(list(read_steps(checked)), table=checked.stem, timeout_s=120.0)
+    kinds = (arguments.kind,) if arguments.kind else KINDS
+    gpus = load_catalog().gpus.keys()
+
+    def is_wanted(measurement: Measurement) -> bool:
+        return is_fitted(measurement) and ("gpu" if measurement.device in gpus else "cpu") in kinds
+
+    steps = measured_steps([arguments.measured / name for name in FILES], wanted=is_wanted, timeout_s=120.0)
+    if "cpu" in kinds:
+        checked = arguments.measured / CHECKED
+        steps += steps_of(list(read_steps(checked)), table=checked.stem, timeout_s=120.0)
     unlocked = [locked(step) if is_locked(step.device.id, step.model) else step for step in steps]
     written: list[Efficiency] = []
-    sustained: dict[str, tuple[float, float]] = {}
-    for kind in KINDS:
+    sustained = {name: one for name, one in read_sustained().items() if ("gpu" if name in gpus else "cpu") not in kinds}
+    for kind in kinds:
         fitted = fit_kind(unlocked, shipped=steps, kind=kind, date=DATE, sources=SOURCES)
         show(fitted, with_lockbox=arguments.look)
         written += fitted.efficiencies
         sustained |= {name: one for name, one in fitted.sustained.items() if max(abs(np.log(one))) > OWN_LOG}
-    for old in arguments.out.glob("*.yaml"):
+    for old in (file for kind in kinds for file in arguments.out.glob(f"{kind}-*.yaml")):
         if "wholesteps" not in old.name:  # written by scripts/fit_calibration_start.py, which reads the other files
             old.unlink()
     for efficiency in written:
@@ -102,6 +111,15 @@ def main() -> None:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(("id", "sustained_compute_ratio", "sustained_memory_ratio", "source"))
         rows.writerows((name, f"{one[0]:.4g}", f"{one[1]:.4g}", f"make fit, {DATE}") for name, one in sustained.items())
+
+
+def read_sustained() -> dict[str, tuple[float, float]]:
+    """Return the own ratios that the last fit wrote, by device."""
+    with SUSTAINED.open(newline="") as file:
+        return {
+            row["id"]: (float(row["sustained_compute_ratio"]), float(row["sustained_memory_ratio"]))
+            for row in csv.DictReader(file)
+        }
 
 
 def is_fitted(measurement: Measurement) -> bool:

@@ -19,11 +19,13 @@ UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector")
 """The units of `Device.peak_flops_per_s`."""
 TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 LOAD_S = 2.6e-7
-"""Latency of a dependent load on a GPU at low occupancy. Inferred from EfficientFormerV2: its four nets make 2 to 6
-million loads in sequence, which gives 236 to 239 ns on an RTX 4090 and 277 to 283 ns on an RTX 3090."""
+"""Latency of a dependent load on a GPU at low occupancy: 200 to 800 cycles (Zhang et al., Dive into Deep Learning,
+chapter Hardware), 0.08 to 0.32 us at 2.5 GHz. EfficientFormerV2's four nets make 2 to 6 million loads in sequence, of
+0.24 us on an RTX 4090, 0.28 us on an RTX 3090, and 0.33 us on an RTX 5090, which did not enter the mean."""
 NHWC_COPY_RATIO = 2.0
 """Time of a transposing 16-bit copy relative to a plain copy: measured on 14 nets with group norms, channels-last, on
-an RTX 3090. The fp32 copies for layer norms in NCHW take as long as plain copies (XCiT and ConvNeXt on two GPUs)."""
+an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norms in NCHW take as long as plain copies
+(XCiT and ConvNeXt on two GPUs)."""
 STRIDED_COPY_CYCLES = 6.0
 """Cycles of a core for each element of a 16-bit copy that reads with a stride. From the weights that a GRU copies (5 to
 6) and the results of a convolution to 256 channels (6) on a Granite Rapids."""

@@ -18,10 +18,14 @@ _DIRECT_GROUP_CHANNELS = 64.0
 _WIDEST_SINGLE_TILE, _TILE_STEP = 128.0, 64.0
 """A group of channels is padded to a power of two up to 128, and to a multiple of 64 above."""
 _WRITTEN_FOR_NCHW, _WRITTEN_FOR_NHWC = frozenset({1.0, 3.0, 5.0}), frozenset({1.0, 3.0, 5.0, 7.0})
-"""Sizes of square depthwise kernels with specialized code in torch (ATen: DepthwiseConv2d.cu) and in cuDNN."""
+"""Sizes of square depthwise kernels with specialized code. In NCHW torch hands 1, 3 and 5 to cuDNN, or to templates of
+its own, and runs others in a loop (`check_cudnn_depthwise_workload_with_filter` in ATen's Convolution.cpp,
+DepthwiseConv2d.cu). Channels-last it always calls cuDNN (`use_cudnn_depthwise` there), whose sizes no document lists:
+12 nets with 7 x 7 take as long as at the rate of 3 x 3, ConvMixer with 9 x 9 four to six times as long."""
 _TORCH_DIRECT_RATIO, _CUDNN_DIRECT_RATIO = 0.7, 2.4
 """Slowdown of other sizes. Per 1e12 FLOP in NCHW, MixNet, FastViT and ConvMixer took 0.5 to 0.7 s on an RTX 3090 and
-0.3 s on an RTX 4090; channels-last, EdgeNeXt, FocalNet and ConvMixer took 1.9 and 1.1 s."""
+0.3 s on an RTX 4090; channels-last, EdgeNeXt, FocalNet and ConvMixer took 1.9 and 1.1 s. They hold on an RTX 5090
+(`scripts/check_rules.py`), of a generation that they were not chosen on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
