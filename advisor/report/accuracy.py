@@ -26,10 +26,10 @@ _REPORTED: Mapping[str, str] = {"": "all", "device": "device", "known": "known",
 """The groupings shown in a report."""
 _KNOWN: Sequence[str] = get_args(Known)
 SERVED_ACCURACY = (
-    "vLLM 0.22.1 on machines of shapes left out of the fit: time per output token with one request is off by 7 % "
-    "on GPUs (69 rows), and by 13, 12, 18, 14 and 26 % on CPUs with AMX, AVX-512 with bf16, AVX-512, AVX2 and on "
-    "Arm (164 rows); under load by 14 % on GPUs, and by 15, 19, 115, 13 and 29 %; time to first token by 20 % on "
-    "GPUs and by 13, 30, 36, 15 and 29 %.",
+    "vLLM 0.22.1 on machines of shapes left out of the fit: time per output token with one request is off by 6 % "
+    "on GPUs (69 rows), and by 13, 12, 14, 14 and 26 % on CPUs with AMX, AVX-512 with bf16, AVX-512, AVX2 and on "
+    "Arm (164 rows); under load by 12 % on GPUs, and by 15, 19, 24, 13 and 29 %; time to first token by 15 % on "
+    "GPUs and by 13, 30, 28, 15 and 29 %.",
     "A GPU and a CPU that the fit did not see (A10G, EPYC 7452): time per output token 6 and 20 %, time to first "
     "token 25 and 80 %. Not measured: models above 8 billion parameters, mixtures of experts, narrow "
     "weights and caches but as kernels alone, pipelines, other engines.",
