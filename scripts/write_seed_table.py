@@ -36,7 +36,7 @@ SEEDS = {
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 _KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu")
-_BEGIN, _END = "<!-- seeds: written by scripts/write_seed_table.py -->", "<!-- end of seeds -->"
+MARKS = "<!-- seeds: written by scripts/write_seed_table.py -->", "<!-- end of seeds -->"
 _HEAD = (
     "| model | parameters | cheapest CPU | cheapest GPU | over the batch | over requests a day | over samples | why |",
     "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -111,15 +111,16 @@ def _gpus_needed(source: str, catalog: Catalog) -> str:
     return f"{'; '.join(needs)} of {units.format_bytes(largest_bytes)}, the largest here"
 
 
-def with_seed_table(page: str, table: str) -> str:
-    """Return the page with its table replaced."""
-    before, begin, rest = page.partition(_BEGIN)
+def with_table(page: str, table: str, *, marks: tuple[str, str] = MARKS) -> str:
+    """Return the page with the table between two lines replaced."""
+    first, last = marks
+    before, begin, rest = page.partition(first)
     if not begin:
-        raise ValueError(f"the page has no line {_BEGIN!r}")
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
+        raise ValueError(f"the page has no line {first!r}")
+    _, _, after = rest.partition(last)
+    return f"{before}{first}\n{table}\n{last}{after}"
 
 
 if __name__ == "__main__":
     new_table = seed_table()
-    PAGE.write_text(with_seed_table(PAGE.read_text(encoding="utf-8"), new_table), encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), new_table), encoding="utf-8")

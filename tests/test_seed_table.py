@@ -4,7 +4,7 @@ import pytest
 
 from advisor.records.answer import Crossing, CurvePoint, Interval
 from advisor.records.break_even_curves import Curve
-from scripts.write_seed_table import PAGE, SEEDS, seed_table, where, with_seed_table
+from scripts.write_seed_table import PAGE, SEEDS, seed_table, where, with_table
 from tests.report.test_break_even import contender
 
 
@@ -36,7 +36,7 @@ def test_a_cell_says_who_is_cheaper_where() -> None:
 
 def test_only_the_table_is_replaced() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    changed = with_seed_table(text, "a table")
+    changed = with_table(text, "a table")
     before, _, after = changed.partition("a table")
     assert text.startswith(before)
     assert text.endswith(after)
@@ -47,4 +47,4 @@ def test_only_the_table_is_replaced() -> None:
 @pytest.mark.slow
 def test_the_table_is_what_the_advisor_says() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert with_seed_table(text, seed_table()) == text, "run scripts/write_seed_table.py"
+    assert with_table(text, seed_table()) == text, "run scripts/write_seed_table.py"
