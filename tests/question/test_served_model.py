@@ -323,7 +323,7 @@ def test_a_model_too_large_for_one_gpu_is_divided_among_those_of_its_machine():
     (quote, *_) = [quote for quote in quoted(device=("t4",), max_gpus=4) if quote.device.count == 4]
     assert quote.plan is not None
     assert quote.plan.tensor * quote.plan.pipeline > 1
-    assert quote.plan.data * quote.plan.tensor == quote.gpus_used
+    assert quote.plan.data * quote.plan.tensor * quote.plan.pipeline == quote.gpus_used
 
 
 def test_cpus_serve_too():
