@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from advisor.records.device import Prior
+from advisor.records.device import DeviceKind, Prior
 
 EngineIsa = Literal["gpu", "amx", "avx512_bf16", "avx512", "avx2", "arm"]
 """The instruction sets for which an engine has kernels of their own; "gpu" for all GPUs."""
@@ -152,6 +152,10 @@ class Engine:
     weight_kernels: Mapping[str, NarrowKernel]
     cache_kernels: Mapping[str, NarrowKernel]
     costs: Mapping[str, PassCosts]
+
+    def usable_ratio(self, kind: DeviceKind) -> float:
+        """Return the share of a device's memory for weights, activations and KV cache."""
+        return self.memory_ratio if kind == "gpu" else self.cpu_memory_ratio
 
     def reserved_tokens(self, token_count: int) -> int:
         """Return the tokens for which memory is reserved: whole blocks."""

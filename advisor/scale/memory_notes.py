@@ -7,7 +7,6 @@ import numpy as np
 from advisor import units
 from advisor.predict.precision import width_of
 from advisor.predict.step_memory import verdict_of
-from advisor.records.device import Device
 from advisor.records.prediction import Predictions
 from advisor.records.sample_words import at_batch_text
 from advisor.records.scale import Plan
@@ -29,32 +28,39 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     index = max(too_small, key=lambda each: predictions.devices[each].memory_bytes)
     at = int(predictions.peak_memory_bytes[index].argmin())
     device, precision = predictions.devices[index], predictions.precisions[index, at]
-    batch, has = int(predictions.batches[at]), units.format_bytes(device.memory_bytes)
+    batch, engine = int(predictions.batches[at]), workload.generation.engine if workload.generation else None
+    usable_bytes = device.memory_bytes * (engine.usable_ratio(device.kind) if engine else 1.0)
+    has = units.format_bytes(device.memory_bytes)
+    uses = f", of which {engine.name} uses {units.format_bytes(usable_bytes)}" if engine else ""
     too_small_at = f"have too little memory {at_batch_text(batch, workload.generation)}"
     plan = predictions.scaling.plans[predictions.scaling.plan[index, at]] if predictions.scaling else Plan()
     if plan != Plan():
         needed_bytes = float(predictions.peak_memory_bytes[index, at])
-        more = math.floor(plan.machines * needed_bytes / device.memory_bytes) + 1
-        can_join = device.network_bytes_per_s is not None and plan.data == 1
+        more = math.floor(plan.machines * needed_bytes / usable_bytes) + 1
+        can_join = (
+            device.network_bytes_per_s is not None
+            and (workload.generation is not None or workload.mode == "training")
+            and plan.data == 1
+            and plan.gpu_count == plan.machines * device.gpu_count  # machines that join use all their GPUs
+            and more > plan.machines
+        )
         return (
-            f"{device.name} ({has} each) and smaller devices {too_small_at}: on "
+            f"{device.name} ({has} each{uses}) and smaller devices {too_small_at}: on "
             f"{plan.gpu_count} of them the step needs {units.format_bytes(needed_bytes)} each in {precision}"
             + (f"; {more} machines together may hold it (--max-machines {more})." if can_join else "."),
         )
     step = Step(workload=workload, batch=batch, width=width_of(precision), kind=device.kind)
-    fitting = [changed for changed in remedies(step, device=device) if _fits(changed, device)]
+    fitting = [changed for changed in remedies(step, device=device) if _fits(changed, usable_bytes)]
     listed = ", ".join(f"{each.name} {units.format_bytes(float(each.step.peak.mid[0]))}" for each in fitting)
     needed = units.format_bytes(float(step.peak.mid[0]))
     change = f"it would fit with {listed}" if listed else "no known change makes it fit"
     return (
-        f"{device.name} ({has}) and smaller devices {too_small_at}: the step needs {needed} in {precision}; "
+        f"{device.name} ({has}{uses}) and smaller devices {too_small_at}: the step needs {needed} in {precision}; "
         f"{change} (see `advise memory`).",
     )
 
 
-def _fits(changed: Remedied, device: Device) -> bool:
+def _fits(changed: Remedied, memory_bytes: float) -> bool:
     after = changed.step.peak
-    verdict = verdict_of(
-        low_bytes=float(after.low[0]), high_bytes=float(after.high[0]), memory_bytes=device.memory_bytes
-    )
+    verdict = verdict_of(low_bytes=float(after.low[0]), high_bytes=float(after.high[0]), memory_bytes=memory_bytes)
     return verdict != "does not fit"

@@ -542,8 +542,7 @@ def _offered(
 
     times = under(plan)
     memory = memory_of_one(workload, plan, batches=in_flight, width=width, kind=kind).total
-    share = engine.memory_ratio if kind == "gpu" else engine.cpu_memory_ratio
-    usable = share * np.array([device.memory_bytes for device in devices])[:, np.newaxis]
+    usable = engine.usable_ratio(kind) * np.array([device.memory_bytes for device in devices])[:, np.newaxis]
     is_possible = (batches >= plan.data) & (in_flight <= limits.max_num_seqs) & np.isfinite(times.first_s)
     shape = is_possible.shape
     first_s, between_s = np.broadcast_to(times.first_s, shape), np.broadcast_to(times.between_s, shape)

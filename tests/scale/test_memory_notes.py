@@ -1,15 +1,20 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.step_time import predict
 from advisor.records.device import Device
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
+from advisor.records.workload import Workload
 from advisor.scale.memory_notes import memory_notes
 from tests.predict.toys import device, efficiency
 from tests.says import assert_says
-from tests.scale.test_remedies import GB, net
+from tests.scale.test_remedies import GB, net, served
+
+VLLM = load_catalog().engines["vllm"]
 
 
 def notes(*devices: Device) -> tuple[str, ...]:
@@ -45,6 +50,32 @@ def test_of_gpus_that_share_the_step_the_least_that_each_needs_is_told_and_no_ch
     [note] = memory_notes(net(), shared)
     assert_says(note, "B", "1.86 GiB each", "batch 8", "4", "3 GiB each", "fp32")
     assert "activation checkpointing" not in note
+
+
+@pytest.mark.parametrize(
+    ("toy", "gpus", "network_bytes_per_s", "machines"),
+    [
+        # 3 GiB are 3.22 GB: 1.8 times the 1.8 GB that vLLM uses of 2 GB, and 3.2 times half of the 2 GB.
+        (served(engine=VLLM), 4, 1e9, "--max-machines 2"),
+        (served(engine=replace(VLLM, memory_ratio=0.5)), 4, 1e9, "--max-machines 4"),
+        (net(), 4, 1e9, "--max-machines 2"),
+        (net(mode="inference"), 4, 1e9, ""),
+        (net(), 2, 1e9, ""),
+        (net(), 4, None, ""),
+    ],
+)
+def test_machines_are_advised_to_join_only_if_they_can(
+    toy: Workload, gpus: int, network_bytes_per_s: float | None, machines: str
+) -> None:
+    four = device(memory_bytes=2 * GB, gpu_count=4, network_bytes_per_s=network_bytes_per_s)
+    alone = predict(net(), devices=[four], efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32")
+    scaling = Scaling(
+        plans=(Plan(tensor=gpus),), plan=np.zeros((1, 1), dtype=np.intp), efficiency_ratio=np.ones((1, 1))
+    )
+    peak_bytes = np.array([[3.0 * 2**30]])
+    [note] = memory_notes(toy, replace(alone, peak_memory_bytes=peak_bytes, scaling=scaling))
+    assert machines in note
+    assert ("--max-machines" in note) == bool(machines)
 
 
 def test_what_cannot_be_divided_is_not_too_small() -> None:
