@@ -24,7 +24,8 @@ _RUNS, _UNCOUNTED, _COUNTED = 8, 40, 240
 """Runs side by side, and the requests of each before and while they are counted."""
 _TURNS = 64
 """Turns of the simulation between checks for runs that are over."""
-_LONGEST = 4096
+_BLOCK = 4096
+"""Gaps drawn at a time for the requests that are in flight before and after those counted."""
 _FREE, _NEVER = 1 << 62, 1 << 40
 _SEED = 19
 """Draws the order of the gaps. Of 150 orders it is the one whose waits in M/D/1 at loads from 0.2 to 0.8 are closest to
@@ -125,11 +126,11 @@ def queue_times(
 
 
 @cache
-def _gaps(runs: int, requests: int) -> FloatArray:
-    """Return the gaps between arrivals relative to their mean, (runs, requests)."""
+def _gaps(runs: int, requests: int, block: int = 0) -> FloatArray:
+    """Return the gaps between arrivals relative to their mean, (runs, requests); each block has an order of its own."""
     count = runs * requests
     gaps = -np.log1p(-(np.arange(count) + 0.5) / count)
-    order = np.random.default_rng(_SEED).permutation(count)
+    order = np.random.default_rng([_SEED, block] if block else _SEED).permutation(count)
     drawn: FloatArray = (gaps / gaps.mean())[order].reshape(runs, requests)
     return drawn
 
@@ -142,16 +143,18 @@ def _simulate(
     services, levels, numbers = pass_s.shape
     is_alike, mean_count = np.ndim(decode_counts) == 0, float(np.mean(decode_counts))
     begun = _steady_numbers(passes, pass_s, gap_s=gap_s, decode_count=mean_count, runs=runs).ravel()
-    more = _gaps(runs, _LONGEST)  # as many as any service needs, so that the times of one do not depend on the others
     total = requests + int(begun.max(initial=0)) + 8
-    gaps = np.tile(np.concatenate([_gaps(runs, requests), more], axis=1)[:, :total], (services, 1))
+    # A ring of slots for the requests that decode, with the pass after which each ends; `left` is the oldest.
+    slots = 1 << int(passes.most_in_flight.max() - 1).bit_length()
+    # In whole blocks, the first one next to what is counted, so that no gap depends on how many others are needed.
+    blocks = [_gaps(runs, _BLOCK, block) for block in range(-(-max(slots + 1, total - requests) // _BLOCK))]
+    gaps = np.tile(np.concatenate([_gaps(runs, requests), *blocks], axis=1)[:, :total], (services, 1))
     lanes = np.arange(services * runs)
     of = lanes // runs
     arrivals = np.full((len(lanes), total + 1), np.inf)
     arrivals[:, :-1] = np.cumsum(gaps * gap_s[of, np.newaxis], axis=1)
-    # A ring of slots for the requests that decode, with the pass after which each ends; `left` is the oldest.
-    slots = 1 << int(passes.most_in_flight.max() - 1).bit_length()
-    place = np.cumsum(np.tile(more[:, -slots - 1 :], (services, 1)), axis=1)
+    before = np.concatenate(blocks[::-1], axis=1)[:, -slots - 1 :]
+    place = np.cumsum(np.tile(before, (services, 1)), axis=1)
     share = place[:, :-1] / place[lanes, begun][:, np.newaxis]
     ends = np.where(np.arange(slots) < begun[:, np.newaxis], np.ceil(mean_count * share), _FREE).astype(np.int64)
     held = np.full(ends.shape, -1)

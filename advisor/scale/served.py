@@ -57,10 +57,6 @@ Lateness = Callable[[FloatArray, TokenTimes, Sequence[int]], FloatArray]
 _LARGEST = 4096
 _COMPARED = np.array([1 << exponent for exponent in range(_LARGEST.bit_length())], dtype=np.float64)
 """The concurrencies at which decode is checked for being compute-bound."""
-_DECODING = np.unique([0, *(1 << power for power in range(13)), *(3 << power for power in range(11))]).astype(
-    np.float64
-)
-"""The numbers of requests in a pass for which its time is computed; between them it is nearly a line."""
 _ATTENTION = ("attention", "engine.latent_attention")
 """The operators whose work grows with the pairs of tokens."""
 _PER_TOKEN = (
@@ -607,6 +603,7 @@ def _passes_at(
 ) -> EnginePasses:
     """Return the passes of a replica on these devices, under the best plans for these batches, both by index."""
     plans, in_flight = best.plan[devices, batches], best.batches[batches]
+    decoding = _decoding(int(in_flight.max(initial=1)))
     found: dict[str, Any] = {}
     for group in replicas:
         budget = group.limits.max_num_batched_tokens
@@ -623,12 +620,12 @@ def _passes_at(
                 model,
                 rates=rates,
                 width=group.width,
-                group=np.maximum(_DECODING / parallel, 1.0),
+                group=np.maximum(decoding / parallel, 1.0),
                 plan=plan,
                 fabric=fabric_of([best.devices[one] for one in devices[at]], plan) if plan.gpu_count > 1 else None,
                 chunks=chunks,
             )
-            tokens = np.where(_DECODING > 0, np.maximum(_DECODING / parallel, 1.0), 0.0)
+            tokens = np.where(decoding > 0, np.maximum(decoding / parallel, 1.0), 0.0)
             counts = [*range(EXACT_PARTS + 1), plan.expert * most_parts]  # each copy that divides experts reads some
             pass_s = [pass_of(max(min(count, 1.0), count / plan.expert), tokens)[1] for count in counts]
             values: dict[str, Any] = {
@@ -644,7 +641,13 @@ def _passes_at(
             for name, value in values.items():
                 empty = np.zeros((len(devices), *np.shape(value)[1:]), dtype=np.asarray(value).dtype)
                 found.setdefault(name, empty)[at] = value
-    return EnginePasses(decoding=_DECODING, **found)
+    return EnginePasses(decoding=decoding, **found)
+
+
+def _decoding(most: int) -> FloatArray:
+    """Return the numbers of requests in a pass for which its time is computed; between them it is nearly a line."""
+    powers = 1 << np.arange((most - 1).bit_length() + 1)
+    return np.unique([0, *powers, *(3 * powers[:-2])]).astype(np.float64)
 
 
 class _Best:

@@ -135,6 +135,14 @@ def test_a_request_waits_when_all_places_are_taken() -> None:
     assert few.between_s[1, 0] < many.between_s[1, 0]
 
 
+@pytest.mark.parametrize("most", [2049, 4096, 8192, 20000])
+def test_thousands_of_requests_in_flight_wait_for_the_pass_under_way_alone(most: int) -> None:
+    # Passes of 1 s, 11 for each request, which fill 80 % of the places; the arrivals of several passes are counted.
+    queue = passes(most_in_flight=most, most_parts=most)
+    found = times(queue, 0.8 * most / SERVICE_S, counted=most)
+    assert found.whole_s[:, 0] == pytest.approx([SERVICE_S + 0.5, SERVICE_S + 0.99], abs=0.03)
+
+
 def test_the_times_of_a_service_do_not_depend_on_the_others() -> None:
     small, large = passes(growing, most_in_flight=4), passes(growing, most_in_flight=64)
     both = EnginePasses(

@@ -625,6 +625,17 @@ def test_tokens_go_to_their_experts_and_back_in_every_layer_of_them() -> None:
     assert tokens.between_s[0, 0] == pytest.approx(passes.pass_s[0, 0, all_four] + slowed_s)
 
 
+def test_passes_are_computed_up_to_all_requests_that_may_be_in_flight() -> None:
+    # Eight copies of the attention layers take 1,024 requests each.
+    eight = device(gpu_count=8, nvlink_bytes_per_s=1e11, memory_bytes=1e12)
+    _, tokens = predicted([8192], on=eight, workload=mixture(), asked=Spreading(expert=8))
+    assert tokens.passes_at is not None
+    passes = tokens.passes_at(np.array([0]), np.array([0]))
+    assert passes.most_in_flight.item() == 8192
+    assert passes.decoding[-1] == 8192
+    assert (np.diff(passes.pass_s[0], axis=1) >= 0).all()
+
+
 def test_a_token_goes_once_to_a_machine_however_many_experts_it_has_there() -> None:
     # 8 choices among 16 GPUs on 2 machines reach 16 (1 - (15/16)^8) GPUs and 2 (1 - 1/2^8) machines, of which half are
     # others: 8 GPUs send 0.996 MB each at 50 GB/s.
