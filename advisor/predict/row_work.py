@@ -79,7 +79,7 @@ def count_rows(
         transfer_bytes=_operands_bytes(workload.inputs, batches=batches, dtype_of=lambda operand: operand.dtype),
         batches=batches,
         compile=compile_mode,
-        pass_count=1 if workload.generation is None else 1 + workload.generation.decode_count,
+        pass_count=1 if workload.generation is None else 1 + workload.generation.decode_passes,
     )
 
 

@@ -16,7 +16,7 @@ from advisor.predict.kernel_time import (
 )
 from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import row_roofline_s
-from advisor.predict.precision import width_of
+from advisor.predict.precision import Width, width_of
 from advisor.predict.roofline import dispatch_times, rates_by_kernel
 from advisor.predict.row_work import RowCounts, RowWork, count_rows
 from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
@@ -53,7 +53,7 @@ def explain_step(
     efficiency = efficiency_of(device, precision=predicted.precision, efficiencies=efficiencies)
     is_tf32 = precision_class(predicted.precision) == "tf32"
     plain = efficiency_of(device, precision="fp32", efficiencies=efficiencies) if is_tf32 else None
-    counts = count_rows(
+    workload, counts = _counted(
         workload,
         batches=np.array([float(predicted.batch)]),
         width=width_of(predicted.precision),
@@ -100,6 +100,39 @@ def explain_step(
         phases=parts.groups("phase"),
         sequential=_chains(counts.rows) if device.kind == "gpu" else (),
     )
+
+
+def _counted(
+    workload: Workload, *, batches: FloatArray, width: Width, compile_mode: CompileMode
+) -> tuple[Workload, RowCounts]:
+    """Return the workload with the decode passes that speculative decoding leaves, and the work of its rows.
+
+    Such a pass takes the drafted tokens of each request through the model too, and reads its cache once.
+    """
+    generation = workload.generation
+    if generation is None or not generation.draft_tokens:
+        return workload, count_rows(workload, batches=batches, width=width, compile_mode=compile_mode)
+    left_ratio, verified = generation.decode_passes / generation.decode_count, 1 + generation.draft_tokens
+    workload = replace(
+        workload,
+        rows=tuple(
+            replace(row, count=max(1, round(row.count * left_ratio))) if row.phase == "decode" else row
+            for row in workload.rows
+        ),
+    )
+    counts, of_tokens = (
+        count_rows(workload, batches=tokens, width=width, compile_mode=compile_mode)
+        for tokens in (batches, batches * verified)
+    )
+
+    def verifying(work: RowWork, of_tokens: RowWork) -> RowWork:
+        if work.row.phase != "decode":
+            return work
+        if any(operand.kept for operand in work.row.inputs):
+            return replace(work, cost=replace(work.cost, flops=work.cost.flops * verified))
+        return of_tokens
+
+    return workload, replace(counts, rows=tuple(map(verifying, counts.rows, of_tokens.rows)))
 
 
 def _row_figures(

@@ -12,6 +12,7 @@ from advisor.predict.time_breakdown import INPUTS, LOADING, explain_step
 from advisor.records.answer import BOUNDS, Interval
 from advisor.records.device import Device, Efficiency
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep
+from advisor.records.generation import Generation
 from advisor.records.workload import Operand, Row, Workload
 from tests.predict.toys import device, efficiency, operand, row, workload
 
@@ -53,6 +54,27 @@ def explained(
     return explain_step(step, predicted, name="toy", device=own, efficiencies=fits)
 
 
+def generated(**drafts: Any) -> dict[str, ExplainedGroup]:
+    """The families of an answer of 11 tokens; its rows take (1, 100) x (100, 100) and read a cache of 1000 elements."""
+    data, cache = operand(PER_SAMPLE, 100), replace(operand(PER_SAMPLE, 1000), kept=True)
+    rows = (
+        row("aten.mm", (data, operand(100, 100)), (data,), family="matmul", phase="prefill"),
+        row("aten.mm", (data, operand(100, 100)), (data,), family="matmul", phase="decode", count=10),
+        row("aten.add", (cache, cache), (cache,), family="pointwise", phase="decode", count=10),
+    )
+    step = workload(*rows, generation=Generation(prompt_tokens=1, output_tokens=11, **drafts))
+    predicted = PredictedStep(
+        batch=1,
+        precision="fp32",
+        step_s=Interval(mid=1.0, low=1.0, high=1.0),
+        bound="memory",
+        time_source="datasheet",
+        loading_s=0.0,
+    )
+    found = explain_step(step, predicted, name="toy", device=device(), efficiencies=[efficiency()])
+    return by_name(found.families)
+
+
 def by_name(groups: tuple[ExplainedGroup, ...]) -> dict[str, ExplainedGroup]:
     return {group.name: group for group in groups}
 
@@ -68,6 +90,21 @@ def test_time_goes_to_families_and_modules_the_longest_first() -> None:
     ]  # fmt: skip
     assert step.total.time_s == step.step_s.mid == pytest.approx(6.036)
     assert [group.op_count for group in step.families] == [3, 3]
+
+
+def test_with_drafts_fewer_decode_passes_take_more_tokens_and_read_weights_and_cache_once_each() -> None:
+    plain, drafted = generated(), generated(draft_tokens=3, acceptance_ratio=0.6)
+    # 1 + 0.6 + 0.36 + 0.216 = 2.176 tokens a pass: 5 passes instead of 10, of 4 tokens instead of 1.
+    assert (plain["matmul"].op_count, drafted["matmul"].op_count) == (1 + 10, 1 + 5)
+    assert plain["matmul"].flops == pytest.approx((1 + 10) * 20_000)
+    assert drafted["matmul"].flops == pytest.approx((1 + 5 * 4) * 20_000)
+    # 40 kB of weights in each pass, and 800 bytes of data for each token, at 100 GB/s.
+    assert plain["matmul"].roofline_s == pytest.approx(11 * 40_800 / 100e9)
+    assert drafted["matmul"].roofline_s == pytest.approx((40_800 + 5 * 43_200) / 100e9)
+    # 12 kB of a cache in each pass.
+    assert plain["pointwise"].moved_bytes == pytest.approx(10 * 12_000)
+    assert drafted["pointwise"].moved_bytes == pytest.approx(5 * 12_000)
+    assert drafted["pointwise"].flops == pytest.approx(5 * 4 * 1000)
 
 
 def test_a_step_names_its_host_whose_slower_clock_lengthens_its_dispatch() -> None:
