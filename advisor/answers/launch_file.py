@@ -75,7 +75,7 @@ def task_file(
     quote, notes = _first_launchable(recommendation, engine=engine)
     machine = machine_of(quote)
     if is_service:
-        machine = replace(machine, instance_count=1, gpus_used=quote.gpus_used // quote.instance_count)
+        machine = replace(machine, instance_count=1)
     path = _script(source).resolve()
     script = path.relative_to(Path.cwd())
     folder = os.path.relpath(Path.cwd(), file.resolve().parent) if file else "."

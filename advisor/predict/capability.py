@@ -131,7 +131,8 @@ def gpu_device(
     }
     half = gpu.bf16_tensor_flops_per_s or gpu.fp16_tensor_flops_per_s
     for unit, ratio in _NARROW_PER_HALF.get(gpu.generation, {}).items():
-        full_rate = 2.0 if unit in _HALVED_IN_HALF and has_narrow_tensor_cores(gpu) else 1.0
+        is_halved = has_narrow_tensor_cores(gpu) and gpu.name.startswith("GeForce")
+        full_rate = 2.0 if unit in _HALVED_IN_HALF and is_halved else 1.0
         peaks[unit] = half and half * ratio * full_rate
     pcie, architecture = gpu.pcie_bytes_per_s, architecture_of(gpu)
     return Device(

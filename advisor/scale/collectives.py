@@ -190,7 +190,7 @@ def _bytes_per_s(fabric: Fabric) -> Rate:
     if fabric.between is not None and fabric.machines > 1 and fabric.gpu_count == 1:
         return fabric.between.bytes_per_s
     link = fabric.inside
-    inside = np.minimum(link.bytes_per_s, (fabric.gpu_count - 1) * link.peer_bytes_per_s)
+    inside = np.minimum(link.bytes_per_s, max(1, fabric.gpu_count - 1) * link.peer_bytes_per_s)
     inside = np.minimum(inside, link.shared_bytes_per_s / fabric.gpu_count)
     if fabric.between is None or fabric.machines == 1:
         return inside

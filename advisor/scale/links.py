@@ -107,15 +107,15 @@ def expert_fabric(fabric: Fabric, plan: Plan) -> Fabric:
 def outer_fabric(fabric: Fabric, *, ways: int) -> Fabric:
     """Return the fabric that links one GPU to the same rank in the other groups of `ways` GPUs.
 
-    The `ways` fabrics share the network of a machine, and its host.
+    The fabrics of a machine's GPUs share its network and its host. A group may take several whole machines.
     """
-    between = fabric.between
+    between, inside = fabric.between, min(ways, fabric.gpu_count)
     if between is not None:
-        between = replace(between, bytes_per_s=between.bytes_per_s / ways)
+        between = replace(between, bytes_per_s=between.bytes_per_s / inside)
     return Fabric(
-        gpu_count=fabric.gpu_count // ways,
-        inside=_part_of(fabric.inside, 1 / ways),
-        machines=fabric.machines,
+        gpu_count=fabric.gpu_count // inside,
+        inside=_part_of(fabric.inside, 1 / inside),
+        machines=fabric.machines * inside // ways,
         between=between,
     )
 

@@ -368,7 +368,8 @@ def expert_exchange_s(sent_bytes: Any, fabric: Fabric, *, chosen: int) -> FloatA
 
 def _stage_links(fabric: Fabric, plan: Plan) -> Iterator[tuple[Link, int]]:
     """Yield the links between the stages of a pipeline, each with the number of times that a pass goes over it."""
-    between = 0 if fabric.between is None else max(0, plan.tensor * plan.pipeline // fabric.gpu_count - 1)
+    machines = max(1, plan.tensor * plan.pipeline // fabric.gpu_count)
+    between = 0 if fabric.between is None else min(plan.pipeline, machines) - 1
     if fabric.between is not None and between:
         yield fabric.between, between
     if plan.pipeline - 1 - between:

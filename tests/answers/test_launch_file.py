@@ -157,7 +157,7 @@ def test_a_commitment_is_launched_on_demand_and_must_be_held() -> None:
     assert_says(task.text, "commitment")
 
 
-SERVICE = replace(A10G, instance_count=3, gpus_used=3)
+SERVICE = replace(A10G, instance_count=3)
 
 
 def test_a_service_has_a_replica_for_each_instance_and_never_stops() -> None:
@@ -171,6 +171,8 @@ def test_a_service_has_a_replica_for_each_instance_and_never_stops() -> None:
     assert (found["type"], found["port"], found["replicas"]) == ("service", 8000, 3)
     assert not {"nodes", "max_duration", "idle_duration"} & found.keys()
     assert emitted(SERVICE, requests_per_day=1000).command == "sky serve up"
+    of_four = values(emitted(replace(SERVICE, gpus_used=4), requests_per_day=1000))
+    assert "--nproc-per-node=4" in of_four["run"]
 
 
 def test_what_the_script_reads_is_passed_or_doubted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

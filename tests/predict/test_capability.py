@@ -292,12 +292,14 @@ def test_a_gpu_has_the_units_its_profile_names_and_the_narrow_ones_of_its_genera
 
 
 def test_narrow_units_of_shipped_devices_have_the_rates_of_their_data_sheets() -> None:
-    # Dense TOPS: A100 624, L40S 733, H100 SXM 1,979, RTX 4090 660 in int8 and 330 in fp8, B200 4,500 and 9,000, MI300X
-    # 2,615. AMX multiplies 2,048 pairs of bytes a cycle, AVX-512 VNNI 4 x 16 x 2, SMMLA twice as many as BFMMLA.
+    # Dense TOPS: A100 624, L40S 733, L40 362, H100 SXM 1,979, RTX 4090 660 in int8 and 330 in fp8, B200 4,500 and
+    # 9,000, MI300X 2,615. AMX multiplies 2,048 pairs of bytes a cycle, AVX-512 VNNI 4 x 16 x 2, SMMLA twice as many as
+    # BFMMLA.
     catalog = load_catalog()
     for name, unit, tops in (
         ("a100-sxm4-80gb", "int8", 624),
         ("l40s", "fp8", 733),
+        ("l40", "int8", 362),
         ("h100-sxm5-80gb", "fp8", 1979),
         ("rtx-4090", "int8", 660),
         ("rtx-4090", "fp8", 330),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from advisor.records.scale import Plan
-from advisor.scale.collectives import all_gather_s, send_s
+from advisor.scale.collectives import all_gather_s, all_to_all_s, send_s
 from advisor.scale.links import fabric_of, inner_fabric, inside_link, outer_fabric
 from tests.predict.toys import device
 
@@ -51,6 +51,20 @@ def test_groups_share_the_network_of_a_machine() -> None:
     assert (outer.gpu_count, outer.machines) == (2, 2)
     assert outer.between is not None
     assert np.ravel(outer.between.bytes_per_s).tolist() == [1.25e10]
+
+
+def test_one_gpu_of_each_machine_exchanges_over_the_network_alone() -> None:
+    fabric = fabric_of([device(nvlink_bytes_per_s=2e11, network_bytes_per_s=5e10)], Plan(machines=2, tensor=4, data=2))
+    outer = outer_fabric(fabric, ways=4)
+    assert (outer.gpu_count, outer.machines) == (1, 2)
+    assert np.isfinite(all_to_all_s(np.array([[1e6]]), outer)).all()
+
+
+def test_copies_larger_than_a_machine_are_linked_by_the_network() -> None:
+    plan = Plan(machines=4, tensor=8, data=2)  # four GPUs a machine: each copy takes two machines
+    fabric = fabric_of([device(nvlink_bytes_per_s=2e11, network_bytes_per_s=5e10)], plan)
+    outer = outer_fabric(fabric, ways=8)
+    assert (outer.gpu_count, outer.machines) == (1, 2)
 
 
 def test_a_link_of_which_nothing_is_known_is_no_number() -> None:

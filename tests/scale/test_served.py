@@ -19,10 +19,11 @@ from advisor.records.prediction import Predictions, TokenTimes
 from advisor.records.scale import Fabric, Link, Plan, Spreading
 from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, Workload
 from advisor.scale.collectives import SWITCH_RATIO, send_s
-from advisor.scale.links import inside_link
+from advisor.scale.links import fabric_of, inside_link
 from advisor.scale.plans import served_plans
 from advisor.scale.served import (
     ServedModel,
+    _stage_links,
     batch_limits,
     engine_precision,
     expert_exchange_s,
@@ -486,6 +487,21 @@ def test_heads_that_do_not_divide_leave_pipelines_and_copies() -> None:
 def test_a_plan_for_more_gpus_than_any_machine_has_is_refused() -> None:
     with pytest.raises(UsageError, match="groups of 8 GPUs"):
         predicted([8], on=TWO, asked=Spreading(tensor=2, pipeline=4))
+
+
+@pytest.mark.parametrize(
+    ("plan", "sends"),
+    [
+        (Plan(machines=2, tensor=8), []),  # no stages, whatever the group spans
+        (Plan(machines=4, tensor=8, pipeline=2), [("network", 1)]),
+        (Plan(machines=2, tensor=2, pipeline=4), [("network", 1), ("inside", 2)]),
+        (Plan(tensor=2, pipeline=2), [("inside", 1)]),
+    ],
+)
+def test_a_pass_crosses_each_border_between_stages_once(plan: Plan, sends: list[tuple[str, int]]) -> None:
+    links = fabric_of([device(nvlink_bytes_per_s=2e11, network_bytes_per_s=5e10)], plan)
+    found = [("network" if link is links.between else "inside", count) for link, count in _stage_links(links, plan)]
+    assert found == sends
 
 
 def test_tensor_groups_in_two_stages_share_the_layers_and_then_each_layer() -> None:
