@@ -245,6 +245,7 @@ def test_rows_of_one_step_become_one_with_their_median(script: ModuleType) -> No
     assert kept == other
 
 
+@pytest.mark.slow
 @with_data
 def test_a_training_table_of_timm_gives_renamed_nets_with_scores_that_travel_through_memory(script: ModuleType) -> None:
     names, renamed = script.timm_names()

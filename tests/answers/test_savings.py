@@ -111,6 +111,7 @@ def test_a_device_by_itself_costs_nothing_that_could_be_saved(source: str, answe
     assert (step["job_usd"], step["changes"]) == (None, [])
 
 
+@pytest.mark.slow
 def test_fused_attention_is_traced_where_scores_travel_through_memory(tmp_path: Path, answer: Json) -> None:
     config = tmp_path / "gpt2.json"
     config.write_text(

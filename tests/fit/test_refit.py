@@ -19,6 +19,7 @@ MEASURED = TABLES / "neusight_e2e.csv"
 DEVICES = frozenset({"v100-pcie-32gb", "a100-pcie-40gb"})
 
 
+@pytest.mark.slow
 def test_transformers_on_two_gpus_fitted_alone_are_predicted_as_with_the_shipped_efficiencies() -> None:
     steps = measured_steps(
         [MEASURED],

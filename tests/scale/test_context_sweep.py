@@ -81,6 +81,7 @@ def test_another_context_costs_what_a_trace_of_it_does(name: str) -> None:
             assert mine[is_possible] == pytest.approx(theirs[is_possible], rel=2e-3)
 
 
+@pytest.mark.slow
 def test_users_by_context_are_those_of_an_answer_for_that_context() -> None:
     found = {size: served("llama3_8b", size - OUTPUT) for size in (1024, 4096)}
     workload, options = found[1024]
