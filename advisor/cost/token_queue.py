@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 
 from advisor.cost.engine_queue import TAILS, QueueTimes, queue_times
-from advisor.cost.service import MOST_SPARE, requests_per_s
+from advisor.cost.service import MOST_SPARE, machines_together, requests_per_s
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, EnginePasses, FloatArray, IndexArray, Predictions
 from advisor.records.price import RejectionCode
@@ -26,6 +26,7 @@ class PercentileLimit:
 class FewestMachines:
     """The fewest machines of each device that keep all limits, (devices,), or infinity.
 
+    - `counts`: as groups of the machines that work together
     - `candidate`: the index of the batch that needs them
     - `times`: of requests on these machines; on those that break a limit, the shortest that were found
     """
@@ -70,13 +71,14 @@ def times_at(
 def fewest_machines(predictions: Predictions, candidates: IndexArray, *, least: FloatArray, job: Job) -> FewestMachines:
     """Return the fewest machines of each device at any of its candidate batches, (candidates, devices) by index.
 
-    `least` are the machines that the load needs, of the same shape; infinite where the device cannot do the job. The
-    search doubles them, up to `MOST_SPARE` times, and then bisects, since times grow with the load of a machine.
+    `least` are the groups of machines that the load needs, of the same shape; infinite where the device cannot do the
+    job. The search doubles them, up to `MOST_SPARE` times, and then bisects, since times grow with the load of a group.
     """
     limits, devices = percentile_limits(job), np.tile(np.arange(candidates.shape[1]), len(candidates))
     candidate = np.repeat(np.arange(len(candidates)), candidates.shape[1])
     least, batches = least.ravel(), candidates.ravel()
     is_new = np.isfinite(least) & ((candidate == 0) | (batches != candidates[0, devices]))
+    together = np.broadcast_to(machines_together(predictions), predictions.step_s.shape)[devices, batches]
     places = np.flatnonzero(is_new)
     passes = _passes(predictions, devices[places], batches[places])
     row = np.zeros(len(least), dtype=np.intp)
@@ -96,10 +98,10 @@ def fewest_machines(predictions: Predictions, candidates: IndexArray, *, least: 
     is_open[places[~over]] = True
     failed, counts, best = least - 1, np.full(len(least), np.inf), np.full(candidates.shape[1], np.inf)
     for turn in count():
-        known = best[devices]
+        known = best[devices] / together
         with np.errstate(invalid="ignore"):
             doubled = np.where(failed < least, least, np.minimum(2 * failed, MOST_SPARE * least))
-            asked = np.where(np.isfinite(known), np.maximum(least, np.floor((failed + known) / 2)), doubled)
+            asked = np.where(np.isfinite(known), np.maximum(least, np.floor((failed + np.ceil(known)) / 2)), doubled)
             is_asked = is_open & (asked > failed) & (asked < known)
         if turn == 0:
             is_asked &= candidate == 0  # most devices need no other
@@ -111,14 +113,14 @@ def fewest_machines(predictions: Predictions, candidates: IndexArray, *, least: 
         over = is_over(times)
         failed[places[over]] = asked[places[over]]
         counts[places[~over]] = asked[places[~over]]
+        is_shown = ~over | ~np.isfinite(counts[places])
         for name, times_s in found.items():
-            times_s[:, places] = getattr(times, name)
-        np.minimum.at(best, devices[places[~over]], asked[places[~over]])
-    by_candidate = counts.reshape(candidates.shape)
-    chosen = by_candidate.argmin(axis=0)
+            times_s[:, places[is_shown]] = getattr(times, name)[:, is_shown]
+        np.minimum.at(best, devices[places[~over]], (asked * together)[places[~over]])
+    chosen = (counts * together).reshape(candidates.shape).argmin(axis=0)
     at = chosen * candidates.shape[1] + np.arange(candidates.shape[1])
     return FewestMachines(
-        counts=by_candidate.min(axis=0), candidate=chosen, times=QueueTimes(**{k: v[:, at] for k, v in found.items()})
+        counts=counts[at], candidate=chosen, times=QueueTimes(**{k: v[:, at] for k, v in found.items()})
     )
 
 

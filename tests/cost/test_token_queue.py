@@ -9,10 +9,11 @@ import pytest
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.rank_offers import Ranking, rank
-from advisor.cost.token_queue import percentile_limits, times_at
+from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits, times_at
 from advisor.records.answer import Job, JobLimits
 from advisor.records.generation import Generation
-from advisor.records.prediction import EXACT_PARTS, EnginePasses, IndexArray, Predictions, TokenTimes
+from advisor.records.prediction import EXACT_PARTS, EnginePasses, IndexArray, Predictions, Scaling, TokenTimes
+from advisor.records.scale import Plan
 from tests.cost.toys import device, fleet, job, offer, predictions, said, selection
 
 DECODING = np.array([0.0, 1, 2, 4, 8, 16, 32])
@@ -107,6 +108,41 @@ def test_more_machines_keep_a_limit_on_a_percentile_and_one_fewer_breaks_it() ->
 
         assert late_s(count) <= one.most_s
         assert late_s(count - 1) > one.most_s
+
+
+def fewest(batches: list[int], most_s: float, *, joined: int = 1) -> FewestMachines:
+    """Search from 3 groups of the fast device on; `joined` machines take up to 16 requests together, one up to 4."""
+    scaling = Scaling(
+        plans=(Plan(), Plan(machines=joined, tensor=joined)),
+        plan=np.array([[0, 0, 1]] * 2),
+        efficiency_ratio=np.ones((2, 3)),
+    )
+    candidates = np.stack([np.zeros(len(batches), dtype=np.intp), np.array(batches)], axis=1)
+    return fewest_machines(
+        replace(predicted(), scaling=scaling),
+        candidates,
+        least=np.array([[np.inf, 3.0]] * len(batches)),
+        job=service(40.0, max_ttft_s=most_s, ttft_of="p99"),
+    )
+
+
+@pytest.mark.parametrize("most_s", [0.025, 0.03, 0.04, 0.06])
+def test_the_times_are_those_of_the_machines_found_however_the_search_ended(most_s: float) -> None:
+    found = fewest([2], most_s)
+    real = times_at(
+        predicted(), np.array([1]), np.array([2]), instance_counts=found.counts[1:], job=service(40.0, p99_s=1.0)
+    )
+    assert found.times.first_s[:, 1].tolist() == real.first_s[:, 0].tolist()
+    assert found.times.first_s[1, 1] <= most_s
+
+
+@pytest.mark.parametrize("order", [[1, 2], [2, 1]])
+def test_all_of_the_machines_that_work_together_count(order: list[int]) -> None:
+    apart, together = (float(fewest([batch], 0.04).counts[1]) for batch in (1, 2))
+    assert 3 * together < apart < 4 * together
+    for joined, batch, groups in ((3, 2, together), (4, 1, apart)):
+        found = fewest(order, 0.04, joined=joined)
+        assert (order[found.candidate[1]], found.counts[1]) == (batch, groups)
 
 
 def test_a_limit_below_the_times_of_a_request_alone_leaves_the_device_out() -> None:
