@@ -32,6 +32,7 @@ from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
+from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
 from advisor.scale.predict_on_all import predict_on_all
 
 _Subject: TypeAlias = tuple[NamedMachine, Quote | None]
@@ -204,6 +205,9 @@ def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArr
             loader_workers=options.loader_workers,
         )
     if predictions.precisions[0, 0] is None:
+        generation = question.workload.generation
+        if generation is not None and (missing := generation.missing_kernels(machine.device)):
+            raise UsageError(no_kernels_text(missing, generation, on=machine.name), hint=OTHER_FORMATS)
         raise UsageError(
             f"{machine.name} has no unit for {options.precision}, or no kernels for the step",
             hint="choose another precision or device",

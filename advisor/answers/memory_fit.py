@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from itertools import chain
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
+from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
 from advisor.scale.sharded_memory import memory_of_one
@@ -63,6 +65,12 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         if precision is not None
     ]
     if not devices:
+        generation = workload.generation
+        missing = [] if generation is None else [generation.missing_kernels(machine.device) for machine in machines]
+        if missing and all(missing):
+            names = " or ".join(machine.name for machine in machines) if on else "any device on offer"
+            formats = dict.fromkeys(chain(*missing))
+            raise NothingFitsError(no_kernels_text(formats, generation, on=names), hint=OTHER_FORMATS)
         raise NothingFitsError(
             f"no device has a unit for {options.precision}, or kernels for the step",
             hint="choose another precision or device",

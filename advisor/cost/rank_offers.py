@@ -166,7 +166,9 @@ def _causes(fleet: Fleet, *, predictions: Predictions, choice: BatchChoice, job:
         if device < 0:
             return Cause(code="no-device-profile", what=fleet.problems[index])
         if predictions.precisions[device, 0] is None:
-            return Cause(code="no-native-precision", what=predictions.devices[device].name)
+            lacking = predictions.devices[device]
+            missing = job.generation.missing_kernels(lacking) if job.generation else ()
+            return Cause(code="no-native-precision", what=lacking.name, missing_kernels=missing)
         if job.loader_s_per_sample is not None and job.loader_workers is None and offer.vcpus is None:
             return Cause(code="unknown-vcpus")
         return why_no_batch(device)

@@ -12,12 +12,11 @@ from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
 from advisor.predict.blocks import is_inner
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import smooth_maximum
-from advisor.predict.narrow_kernels import narrow_kernel
 from advisor.predict.precision import Width
 from advisor.predict.rates import narrow_bytes_per_s, sustained_bytes_per_s, sustained_flops_per_s
 from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device, Efficiency, Precision
-from advisor.records.engine import Engine, NarrowKernel, PassCosts
+from advisor.records.engine import Engine, NarrowKernel, PassCosts, narrow_kernel
 from advisor.records.generation import CacheFormat, WeightFormat
 from advisor.records.prediction import FloatArray, IndexArray
 from advisor.records.workload import Workload

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from advisor.records.device import DeviceKind, Prior
+from advisor.records.device import Device, DeviceKind, Prior
 
 EngineIsa = Literal["gpu", "amx", "avx512_bf16", "avx512", "avx2", "arm"]
 """The instruction sets for which an engine has kernels of their own; "gpu" for all GPUs."""
@@ -90,6 +90,21 @@ class NarrowKernel:
     expanded_from_tokens: int | None = None
     log_spread: float
     source: str
+
+
+def narrow_kernel(device: Device, kernels: Mapping[str, NarrowKernel], stored_in: str) -> NarrowKernel | None:
+    """Return the first of the kernels for numbers in this format that the device runs; None if it runs none."""
+    kind = device.generation if device.kind == "gpu" else device.isa
+    return next(
+        (
+            one
+            for one in kernels.values()
+            if stored_in in one.formats
+            and kind in one.on
+            and (one.unit == "half" or one.unit in device.peak_flops_per_s)
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.records.engine import Engine
+from advisor.records.device import Device
+from advisor.records.engine import Engine, narrow_kernel
 
 WeightFormat = Literal[
     "auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"
@@ -119,6 +120,20 @@ class Generation:
     def cache_bytes(self, token_count: float) -> float:
         """Return the cache of one request whose decoder has this many tokens, as traced in float32."""
         return sum(layers.size_bytes(token_count) for layers in self.cached)
+
+    def missing_kernels(self, device: Device) -> tuple[str, ...]:
+        """Return what the engine has no kernels for on a device: "weights in fp8", "a KV cache in fp8", or nothing."""
+        if self.engine is None:
+            return ()
+        asked = (
+            ("weights", self.weights, self.engine.weight_kernels),
+            ("a KV cache", self.kv_cache, self.engine.cache_kernels),
+        )
+        return tuple(
+            f"{what} in {stored_in}"
+            for what, stored_in, kernels in asked
+            if stored_in not in ("auto", "bf16") and narrow_kernel(device, kernels, stored_in) is None
+        )
 
     def cache_share(self, ways: int) -> float:
         """Return the part of a request's cache on each of `ways` tensor-parallel GPUs, which hold whole heads."""

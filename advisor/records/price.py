@@ -183,6 +183,7 @@ class Cause:
     - `needed`, `available`: the amount that the offer needs and what it has or the user allows, in base units
     - `batch`: the batch with these amounts
     - `within`: the limits that the offer keeps at that batch
+    - `missing_kernels`: as `Generation.missing_kernels` returns them
     """
 
     code: RejectionCode
@@ -192,6 +193,7 @@ class Cause:
     available: float | None = None
     batch: int | None = None
     within: tuple[RejectionCode, ...] = ()
+    missing_kernels: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:

@@ -10,6 +10,8 @@ from advisor.records.price import Cause, Rejected, Rejection, RejectionCode
 from advisor.records.sample_words import at_batch_text
 
 _Sentence: TypeAlias = Callable[[Cause, Generation | None], str]
+OTHER_FORMATS = "choose other --weights, another --kv-cache or another device"
+"""The hint where kernels are missing."""
 _TIME_FLAGS: dict[RejectionCode, str] = {
     "over-latency": "--max-latency", "over-ttft": "--max-ttft", "over-tpot": "--max-tpot",
     "over-p99": "--p99",
@@ -70,12 +72,18 @@ def _over_quota(cause: Cause, _: Generation | None) -> str:
     return f"needs {instances}, but your quota allows {available:,.0f}"
 
 
-def _no_kernels(cause: Cause, generation: Generation | None) -> str:
+def no_kernels_text(missing: Iterable[str], generation: Generation | None, *, on: str) -> str:
+    """Return why devices cannot run the step; `missing` as `Generation.missing_kernels` returns it, `on` names them."""
     if generation is None or generation.engine is None:
-        return f"{cause.what} has no unit for this precision, or no kernels for quantized operators"
-    asked = (("weights", generation.weights), ("a KV cache", generation.kv_cache))
-    formats = " and ".join(f"{what} in {stored_in}" for what, stored_in in asked if stored_in != "auto")
-    return f"{generation.engine.name} has no kernels for {formats} on {cause.what}"
+        return f"{on} has no unit for this precision, or no kernels for quantized operators"
+    formats = " and ".join(missing)
+    if not formats:
+        return f"{on} has no unit for this precision"
+    return f"{generation.engine.name} has no kernels for {formats} on {on}"
+
+
+def _no_kernels(cause: Cause, generation: Generation | None) -> str:
+    return no_kernels_text(cause.missing_kernels, generation, on=cause.what)
 
 
 def _does_not_fit(cause: Cause, generation: Generation | None) -> str:

@@ -451,8 +451,7 @@ def predict_served(
 
 def _precision_of(device: Device, engine: Engine, generation: Generation, options: Options) -> Precision | None:
     """Return the precision of a device; None if the engine has no kernels there for the formats that were asked for."""
-    has_kernels = all(one is not None for one in narrow_kernels(device, engine, generation))
-    return engine_precision(device, engine, options) if has_kernels else None
+    return None if generation.missing_kernels(device) else engine_precision(device, engine, options)
 
 
 def _plans(workload: Workload, gpu_count: int, *, may_join: bool, is_linked: bool, asked: Spreading) -> Iterator[Plan]:
@@ -699,7 +698,7 @@ class _Best:
         for index, device in enumerate(self.devices):
             costs = costs_of(device, engine)
             is_known = device.id in costs.fitted_on
-            kernels = [one for one in narrow_kernels(device, engine, generation) if one is not None]
+            kernels = narrow_kernels(device, engine, generation)
             of_kernels = math.hypot(*(one.log_spread for one in kernels))
             alone = costs.known_log_spread if is_known else costs.tpot_log_spread
             spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)

@@ -1,11 +1,15 @@
 """Which shipped engine runs which format on which device."""
 
+from typing import Any
+
 import pytest
 
 from advisor.catalog.overlay import load_catalog
 from advisor.predict.capability import gpu_device, whole_cpu_device
-from advisor.predict.narrow_kernels import formats_of, narrow_kernel, narrowest
+from advisor.predict.narrow_kernels import formats_of, narrowest
 from advisor.records.device import Device
+from advisor.records.engine import narrow_kernel
+from advisor.records.generation import Generation
 
 CATALOG = load_catalog()
 VLLM, LLAMA = CATALOG.engines["vllm"], CATALOG.engines["llama.cpp"]
@@ -67,3 +71,18 @@ def test_every_kernel_of_a_shipped_engine_is_the_first_somewhere() -> None:
                 assert any(
                     narrow_kernel(one, kernels, stored_in) is kernel for one in devices for stored_in in kernel.formats
                 ), name
+
+
+@pytest.mark.parametrize(
+    ("name", "formats", "missing"),
+    [
+        ("t4", {"weights": "bf16", "kv_cache": "fp8"}, ("a KV cache in fp8",)),
+        ("t4", {"weights": "nvfp4"}, ("weights in nvfp4",)),
+        ("t4", {"weights": "nvfp4", "kv_cache": "fp8"}, ("weights in nvfp4", "a KV cache in fp8")),
+        ("t4", {"weights": "int8"}, ()),
+        ("h100-sxm5-80gb", {"weights": "fp8", "kv_cache": "fp8"}, ()),
+    ],
+)
+def test_only_formats_without_kernels_are_missing(name: str, formats: dict[str, Any], missing: tuple[str, ...]) -> None:
+    request = Generation(prompt_tokens=8, output_tokens=2, engine=VLLM, **formats)
+    assert request.missing_kernels(device(name)) == missing

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advisor import breakeven, explain, memory, recommend
+from advisor.answers.explanation import explain as explain_question
+from advisor.answers.memory_fit import memory_fit
 from advisor.answers.ranking import rank
 from advisor.catalog.overlay import load_catalog
-from advisor.errors import LoadError, UsageError
+from advisor.errors import LoadError, NothingFitsError, UsageError
 from advisor.predict.capability import gpu_device
 from advisor.predict.weights import with_weights
 from advisor.question.from_source import question_from_source, question_of
@@ -352,6 +354,11 @@ def test_devices_without_kernels_are_rejected_and_engines_without_the_format_are
     assert {quote.device.kind for quote in answer.quotes} == {"gpu"}
     reasons = [each.reason for each in answer.rejected if each.code == "no-native-precision"]
     assert any("vllm has no kernels for weights in fp8 on AMD EPYC" in reason for reason in reasons)
+    on_t4 = question_of(traced("llama"), Options(no_local=True, weights="nvfp4", concurrency="1"), catalog=catalog)
+    with pytest.raises(UsageError, match=r"no kernels for weights in nvfp4 on t4"):
+        explain_question(on_t4, on=("t4",))
+    with pytest.raises(NothingFitsError, match=r"no kernels for weights in nvfp4 on t4"):
+        memory_fit(on_t4, on=("t4",))
     with pytest.raises(UsageError, match="vllm has no kernels for it") as problem:
         as_served(traced("llama"), Options(weights="q4_k_m"), engines=catalog.engines)
     assert problem.value.hint == "write --engine llama.cpp"
