@@ -326,12 +326,14 @@ class ContextPoint:
 
     - `most_in_flight`: as many requests as memory and the engine's limit allow; 0 if not even one fits
     - `in_flight`: the number from which on less than 5 % more tokens a second are gained; the other fields are at it
+    - `machine_count`: machines that serve them together
     - `usd_per_million_tokens`: of prompts and answers together, compute time only
     """
 
     context_tokens: int
     most_in_flight: int = 0
     in_flight: int = 0
+    machine_count: int = 1
     output_tokens_per_s: float | None = None
     usd_per_million_tokens: float | None = None
     ttft_s: float | None = None

@@ -11,8 +11,8 @@ from advisor.report.tables import ColumnOf, column, numbers, table_of
 _TITLE = "How many users at this context?"
 _NOTES = (
     "context: prompt and answer together, answers of {output} tokens; users: most requests in flight that memory and "
-    "the engine allow; enough: above it less than 5 % more tokens a second are gained. Speed and cost are with enough "
-    "users, all the time; per Mtok: per million tokens of prompts and answers."
+    "the engine allow; enough: above it less than 5 % more tokens a second are gained. Machines, speed and cost are "
+    "with enough users, all the time; per Mtok: per million tokens of prompts and answers."
 )
 
 
@@ -44,7 +44,12 @@ def contexts_section(recommendation: Recommendation) -> Section:
 
 
 def _machine(sweep: ContextSweep, point: ContextPoint) -> str:
-    return f"{sweep.provider} {sweep.instance}" if point is sweep.points[0] else ""
+    """Return the name of the machine in its first row, and where another number of them works together."""
+    place = sweep.points.index(point)
+    if place and (not point.in_flight or point.machine_count == sweep.points[place - 1].machine_count):
+        return ""
+    times = f"{point.machine_count}x " if point.machine_count > 1 else ""
+    return f"{sweep.provider} {times}{sweep.instance}"
 
 
 def _tokens(count: int) -> str:

@@ -143,14 +143,16 @@ def _point(
     if tokens is None:
         raise ValueError("only a served language model has a context")
     answers_per_s = batch / float(predictions.step_s[at])
+    machines = 1
     if predictions.scaling is not None:
-        usd_per_hour *= predictions.scaling.plans[predictions.scaling.plan[at]].machines
+        machines = predictions.scaling.plans[predictions.scaling.plan[at]].machines
     return ContextPoint(
         context_tokens=context,
         most_in_flight=most,
         in_flight=batch,
+        machine_count=machines,
         output_tokens_per_s=answers_per_s * output_tokens,
-        usd_per_million_tokens=usd_per_hour / SECONDS_PER_HOUR / (answers_per_s * context) * 1e6,
+        usd_per_million_tokens=machines * usd_per_hour / SECONDS_PER_HOUR / (answers_per_s * context) * 1e6,
         ttft_s=float(tokens.first_s[at]),
         tpot_s=float(tokens.between_s[at]),
     )

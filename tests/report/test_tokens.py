@@ -221,6 +221,19 @@ def test_users_by_context_keep_every_figure_that_decides_at_80_characters() -> N
     assert shown.splitlines()[3].split()[-2:] == ["-", "-"]
 
 
+def test_users_by_context_name_as_many_machines_as_work_together() -> None:
+    (sweep,) = contexts().context_sweeps
+    served, too_long = sweep.points
+    counts = (2, 2, 4, 4)
+    points = [replace(served, context_tokens=place, machine_count=count) for place, count in enumerate(counts, start=1)]
+    found = replace(contexts(), context_sweeps=(replace(sweep, instance="m1", points=(*points, too_long)),))
+    (table,) = context_tables(found)
+    (machines,) = (column for column in table.columns if column.header == "machine")
+    place = table.columns.index(machines)
+    name = sweep.provider
+    assert [row[place] for row in table.rows] == [f"{name} 2x m1", "", f"{name} 4x m1", "", ""]
+
+
 def test_the_report_and_markdown_have_the_same_table() -> None:
     (table,) = context_tables(contexts())
     (shown,) = contexts_section(contexts()).tables

@@ -1,5 +1,7 @@
 """Users by context, without another trace, against traces of models with prompts of that length."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -122,6 +124,26 @@ def test_the_user_after_the_most_does_not_fit() -> None:
         asked=Spreading(),
     )
     assert around.fits.tolist() == [[True, False]]
+
+
+def test_machines_that_serve_a_context_together_are_counted_and_paid() -> None:
+    # 16.1 GB of weights do not go on one GPU of 12 GB.
+    workload, options = served("llama3_8b", 1024 - OUTPUT)
+    small = replace(devices()[0], memory_bytes=12e9, network_bytes_per_s=1e10)
+    (sweep,) = sweep_contexts(
+        workload,
+        [QUOTE],
+        [small],
+        efficiencies=CATALOG.efficiencies,
+        options=replace(options, max_machines=4),
+        job=job_for(workload, options),
+    )
+    for point in sweep.points:
+        assert point.machine_count >= 2
+        assert point.output_tokens_per_s is not None
+        usd_per_s = point.machine_count * QUOTE.usd_per_hour / 3600
+        tokens_per_s = point.output_tokens_per_s / OUTPUT * point.context_tokens
+        assert point.usd_per_million_tokens == pytest.approx(usd_per_s / tokens_per_s * 1e6)
 
 
 @pytest.mark.parametrize("name", ["t5", "whisper"])
