@@ -16,6 +16,11 @@ _WEIGHTS: Mapping[WeightFormat, str] = {
     "int4": "block weights in int4 with groups of 128",
     "nf4": "block weights in nf4 with groups of 64",
     "nvfp4": "block weights in nvfp4 with groups of 16",
+    **{
+        name: f"weights in {name} (GGUF, with output and embedding)"
+        for name in get_args(WeightFormat)
+        if name.startswith("q")
+    },
 }
 """Formats of which more than the name is said."""
 _PRECISIONS = {"half": "half (bf16 if native, else fp16, or fp32 on CPUs)"}

@@ -20,7 +20,8 @@ from advisor.answers.explanation import explain as explain_question
 from advisor.answers.memory_fit import memory_fit
 from advisor.answers.ranking import rank
 from advisor.catalog.overlay import load_catalog
-from advisor.errors import LoadError, NothingFitsError, UsageError
+from advisor.cli.main import run
+from advisor.errors import ExitCode, LoadError, NothingFitsError, UsageError
 from advisor.predict.capability import gpu_device
 from advisor.predict.weights import with_weights
 from advisor.question.from_source import question_from_source, question_of
@@ -33,6 +34,7 @@ from advisor.records.prediction import Predictions, TokenTimes
 from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
 from advisor.scale.served import predict_served
+from advisor.workload.file import workload_to_json
 from tests.generations import CONFIGS, traced
 from tests.predict.toys import workload as toy
 from tests.says import assert_says
@@ -346,6 +348,27 @@ def test_fp8_and_int8_cost_what_their_kernels_take() -> None:
     assert fp8.job_usd.mid > 1.03 * int8.job_usd.mid
     assert "16 bits" in fp8.tokens.kernels
     assert "int8 products" in int8.tokens.kernels
+
+
+def test_memory_takes_the_engine_that_its_hint_names_and_a_narrow_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "llama.json"
+    saved.write_text(json.dumps(workload_to_json(traced("llama"))), encoding="utf-8")
+    asked = ["memory", str(saved), "--on", "l4", "--concurrency", "4", "-o", "json"]
+    assert run([*asked, "--weights", "q4_k_m"]) == ExitCode.USAGE
+    assert "--engine llama.cpp" in capsys.readouterr().err
+
+    def parts(*flags: str) -> dict[str, float]:
+        assert run([*asked, *flags]) == ExitCode.ANSWER
+        (found,) = json.loads(capsys.readouterr().out)["devices"]
+        return {term["part"]: term["mid_bytes"] for term in found["terms"]}
+
+    plain = parts()
+    # Q4_K has 4.5 bits for each of 16, Q6_K of the output and of some matrices 6.6.
+    narrow = parts("--weights", "q4_k_m", "--engine", "llama.cpp")
+    assert 4.5 / 16 < narrow["parameters"] / plain["parameters"] < 6.6 / 16
+    assert parts("--kv-cache", "fp8")["KV cache"] == pytest.approx(plain["KV cache"] / 2)
 
 
 def test_devices_without_kernels_are_rejected_and_engines_without_the_format_are_an_error() -> None:

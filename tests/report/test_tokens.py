@@ -105,6 +105,9 @@ def test_what_the_service_was_understood_to_be_stands_first() -> None:
     settings = service_settings(narrow)
     assert settings is not None
     assert_says(settings, "8 requests", "int4", "128")
+    gguf = service_settings(replace(narrow, generation=replace(GENERATION, weights="q4_k_m"))) or ""
+    assert_says(gguf, "q4_k_m", "output and embedding")
+    assert "block weights" not in gguf
     for batch, requests in (("100000", "100,000 requests"), ("1..256", "1..256 requests")):
         assert_says(service_settings(replace(narrow, batch=batch)) or "", requests)
 

@@ -12,9 +12,9 @@ from advisor.errors import ExitCode
 
 _ON_HELP = "offer or device to check; repeat to compare several (default: every device on offer)"
 _OPTION_FLAGS = (
-    "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "input", "attention",
-    "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "drop_prices", "top",
-    "timeout", "profiles", "prices",
+    "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "kv_cache", "engine",
+    "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age",
+    "drop_prices", "top", "timeout", "profiles", "prices",
 )  # fmt: skip
 
 
