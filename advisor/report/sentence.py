@@ -327,11 +327,13 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     if not rivals:
         aside = ", offers marked ? aside" if any(one.may_lead != best.may_lead for one in quotes) else ""
         return f"How sure: {chance or 'no other offer is too close to call'}{aside}."
+    # An offer on the best's device is close to it and never cheaper: it shares its error.
+    first, *others_near = rivals[:_NAMED_RIVAL_COUNT]
+    shown = (first, *(one for one in others_near if not is_cost or round(one.chance_among_trusted, 2)))
     named = ", ".join(
-        f"{rival.provider} {rival.instance}{f' ({percent_chance(rival)})' if is_cost else ''}"
-        for rival in rivals[:_NAMED_RIVAL_COUNT]
+        f"{rival.provider} {rival.instance}{f' ({percent_chance(rival)})' if is_cost else ''}" for rival in shown
     )
-    unnamed = f" and {len(rivals) - _NAMED_RIVAL_COUNT:,} more" if len(rivals) > _NAMED_RIVAL_COUNT else ""
+    unnamed = f" and {len(rivals) - len(shown):,} more" if len(rivals) > len(shown) else ""
     others = "1 other offer is" if len(rivals) == 1 else f"{len(rivals):,} other offers are"
     return f"How sure: {chance}{'; ' if chance else ''}{others} too close to call: {named}{unnamed}."
 

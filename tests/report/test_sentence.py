@@ -67,6 +67,16 @@ def test_of_many_rivals_the_three_likeliest_are_named() -> None:
     assert "aws c" not in said
 
 
+def test_a_rival_that_is_never_the_cheapest_is_only_counted() -> None:
+    rivals = [
+        quote(name, kind="gpu", device="T4", usd=0.5, chance_cheapest=chance, indistinguishable=True)
+        for name, chance in (("b", 0.1), ("c", 0.001))
+    ]
+    said = sentence.headline(recommendation(L4, *rivals))
+    assert_says(said, "2 other", "aws b", "1 more")
+    assert "aws c" not in said
+
+
 def test_a_ranking_of_one_kind_says_that_the_other_is_missing() -> None:
     said = sentence.headline(recommendation(L4, A10G))
     assert_says(said, "556 samples/s", "no CPU")
