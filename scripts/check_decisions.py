@@ -45,7 +45,7 @@ class Decision:
     measured: Candidate
     predicted: Candidate
     regret_ratio: float
-    """What the predicted choice costs more, as measured."""
+    """Measured cost of the predicted choice over the least measured cost, minus 1."""
     ratio_error: float
     """The predicted ratio of the cheapest CPU's to the cheapest GPU's cost, over the measured one."""
 

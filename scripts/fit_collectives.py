@@ -44,7 +44,7 @@ START = {
     "switch_ratio": 0.5,
 }
 PRIOR_SIGMA, PRIOR_WEIGHT = 0.3, 0.1
-"""What no row of a fit says stays at its start."""
+"""The prior keeps a coefficient at its start if no row depends on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

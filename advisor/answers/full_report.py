@@ -19,7 +19,7 @@ from advisor.cost.leading import best_of
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, quoted_machine
 from advisor.errors import NothingFitsError
 from advisor.predict.batches import batch_candidates
-from advisor.predict.step_time import predict
+from advisor.predict.step_time import predict_as_asked
 from advisor.question.record import Question
 from advisor.records.answer import BatchPoint, Quote, Recommendation
 from advisor.records.break_even_curves import BreakEven
@@ -105,16 +105,12 @@ def _batch_points(
         return [()] * len(subjects)
     asked = batch_candidates("auto", mode=options.mode, source_batch=workload.batch)
     batches = np.union1d(asked, [quote.batch for _, quote, _ in subjects])
-    found = predict(
+    found = predict_as_asked(
         workload,
         devices=[machine.device for _, _, machine in subjects],
         efficiencies=catalog.efficiencies,
         batches=batches,
-        precision=options.precision,
-        layout=options.layout,
-        compile_mode=options.compile,
-        loader_s_per_sample=options.loader_s_per_sample,
-        loader_workers=options.loader_workers,
+        options=options,
     )
     return [batch_points(found, row, usd_per_hour=quote.usd_per_hour) for row, (_, quote, _) in enumerate(subjects)]
 

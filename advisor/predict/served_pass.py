@@ -125,8 +125,8 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DeviceRates:
-    """The rates of devices before the costs of an engine; arrays broadcast to (devices, 1).
+class FormatRates:
+    """The rates of devices in 16 bits and in the storage formats; arrays broadcast to (devices, 1).
 
     - `memory_bytes_per_s`, `flops_per_s`, `vector_flops_per_s`: of the memory, of the unit for products, and of the
       vector unit
@@ -135,8 +135,6 @@ class DeviceRates:
       of 16-bit numbers
     - `quantizing_kernels`, `quantizing_flops`: as in `NarrowKernel`
     - `expanded_from_tokens`: the same, infinity if weights are not expanded
-    - `kernel_ratio`, `core_ratio`: time of `PassCosts.kernel_s` and of `kernel_core_s`
-    - `host_ratio`: time of the host's code relative to that at `REFERENCE_HOST_HZ`
     """
 
     memory_bytes_per_s: FloatArray
@@ -148,25 +146,26 @@ class DeviceRates:
     quantizing_kernels: FloatArray
     quantizing_flops: FloatArray
     expanded_from_tokens: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceRates(FormatRates):
+    """The rates of devices before the costs of an engine.
+
+    - `kernel_ratio`, `core_ratio`: time of `PassCosts.kernel_s` and of `kernel_core_s`
+    - `host_ratio`: time of the host's code relative to that at `REFERENCE_HOST_HZ`
+    """
+
     kernel_ratio: FloatArray
     core_ratio: FloatArray
     host_ratio: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EngineRates:
+class EngineRates(FormatRates):
     """The rates of devices in an engine, (devices, 1): coefficients of `PassCosts` applied to `DeviceRates`."""
 
-    memory_bytes_per_s: FloatArray
-    flops_per_s: FloatArray
     attention_flops_per_s: FloatArray
-    vector_flops_per_s: FloatArray
-    narrow_flops_per_s: FloatArray
-    narrow_memory_ratio: FloatArray
-    cache_memory_ratio: FloatArray
-    quantizing_kernels: FloatArray
-    quantizing_flops: FloatArray
-    expanded_from_tokens: FloatArray
     token_ramp: FloatArray
     overlap_ratio: FloatArray
     kernel_s: FloatArray
@@ -183,7 +182,6 @@ class EngineRates:
         return EngineRates(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
-_NARROW_COUNTS = ("quantizing_kernels", "quantizing_flops", "expanded_from_tokens")
 COEFFICIENTS = tuple(one.name for one in fields(PassCosts) if one.metadata)
 """The fitted fields of `PassCosts`."""
 
@@ -209,15 +207,14 @@ def engine_rates(
 def with_costs(rates: DeviceRates, costs: Mapping[str, FloatArray]) -> EngineRates:
     """Return the rates with these coefficients."""
     host = rates.host_ratio
+    sustained = {
+        "memory_bytes_per_s": rates.memory_bytes_per_s * costs["memory_ratio"],
+        "flops_per_s": rates.flops_per_s * costs["compute_ratio"],
+        "narrow_flops_per_s": rates.narrow_flops_per_s * costs["compute_ratio"],
+    }
     return EngineRates(
-        memory_bytes_per_s=rates.memory_bytes_per_s * costs["memory_ratio"],
-        flops_per_s=rates.flops_per_s * costs["compute_ratio"],
+        **{one.name: getattr(rates, one.name) for one in fields(FormatRates)} | sustained,
         attention_flops_per_s=rates.flops_per_s * costs["attention_ratio"],
-        narrow_flops_per_s=rates.narrow_flops_per_s * costs["compute_ratio"],
-        **{
-            name: getattr(rates, name)
-            for name in ("vector_flops_per_s", "narrow_memory_ratio", "cache_memory_ratio", *_NARROW_COUNTS)
-        },
         kernel_s=rates.kernel_ratio * costs["kernel_s"] + rates.core_ratio * costs["kernel_core_s"],
         **{name: host * costs[name] for name in ("pass_s", "request_s", "first_token_s", "prompt_token_s")},
         **{name: costs[name] for name in ("sampling_s", "million_logits_s", "all_reduce_s", "token_ramp")},

@@ -15,13 +15,35 @@ from advisor.predict.precision_choice import cheapest_runs, runs_of
 from advisor.predict.roofline import step_times
 from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
-from advisor.records.options import PrecisionChoice
+from advisor.records.options import Options, PrecisionChoice
 from advisor.records.prediction import PARTS, Anchor, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
 _CHUNK_LENGTH = 100_000
 """Elements of (devices, kernels, batches) computed at a time, which bounds the memory for many rows and batches. With
 500,000, whose arrays leave a core's cache, predicting GPT-2's training on all devices takes 15 % longer."""
+
+
+def predict_as_asked(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    options: Options,
+) -> Predictions:
+    """Predict one step on one device each, in the precision, layout and mode of the options, with their data loader."""
+    return predict(
+        workload,
+        devices=devices,
+        efficiencies=efficiencies,
+        batches=batches,
+        precision=options.precision,
+        layout=options.layout,
+        compile_mode=options.compile,
+        loader_s_per_sample=options.loader_s_per_sample,
+        loader_workers=options.loader_workers,
+    )
 
 
 def predict(

@@ -1,7 +1,7 @@
 """Stores the weights and the KV cache of a served language model in narrow formats, in its operands and its memory.
 
-What kernels do with them depends on the device (`advisor.records.engine.NarrowKernel`). Embedding, norms and output
-layer stay in 16 bits, but in GGUF files, whose output and embedding are quantized too.
+The device decides which kernels read them (`advisor.records.engine.NarrowKernel`). Embedding, norms and output layer
+stay in 16 bits, except in GGUF files, which also quantize the output and the embedding.
 """
 
 from collections.abc import Mapping

@@ -603,7 +603,7 @@ def test_copies_that_divide_experts_read_those_that_all_their_tokens_choose() ->
     four = model.work("decode", "half", np.array([3.0]), expert=4)
     alone = model.work("decode", "half", np.array([3.0]))
     # Two layers: 2 MB; of 4 experts of 400 kB, 3 tokens choose 4 (1 - 0.75^3) = 2.3125, and 12 tokens 4 (1 - 0.75^12),
-    # a quarter of which is here. What experts read of 3 tokens, 3 x 1,100 x 2 bytes, counts with their weights.
+    # a quarter of which is here. The experts' input of 3 tokens, 3 x 1,100 x 2 bytes, counts with their weights.
     assert alone.weight_bytes[0] == pytest.approx(2 * (2e6 + 2.3125 * 4e5 + 6600))
     assert four.weight_bytes[0] == pytest.approx(2 * (2e6 + (1 - 0.75**12) * 4e5 + 6600))
     # The work on experts is that of as many tokens as without: 12 / 4.
