@@ -37,10 +37,17 @@ _GRACE_S = 2.0
 """How long the parent waits after a timeout for the child to report where the file was."""
 _POLL_S = 0.1
 _NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+_NO_NETWORK = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "WANDB_MODE": "disabled",
+}
+"""What makes libraries answer from their caches at once; a run of the user's job is not logged."""
 _THREADS = "OMP_NUM_THREADS"
-SET_IN_CHILD = frozenset({*_NO_GPUS, _THREADS})
+SET_IN_CHILD = frozenset({*_NO_GPUS, *_NO_NETWORK, _THREADS})
 """Variables that the child's code does not see as this process does."""
-_ERRORS: dict[str, type[AdvisorError]] = {
+ERRORS: dict[str, type[AdvisorError]] = {
     error.__name__: error for error in (UsageError, LoadError, TraceError, CoverageError)
 }
 
@@ -139,7 +146,7 @@ class SourceProcess:
                 module,
                 [str(child_request_fd), str(child_result_fd)],
                 pass_fds=(child_request_fd, child_result_fd),
-                env=os.environ | (BUS_ORDER if sees_gpus else _NO_GPUS) | threads,
+                env=os.environ | _NO_NETWORK | (BUS_ORDER if sees_gpus else _NO_GPUS) | threads,
             )
         except BaseException:
             os.close(request_fd)
@@ -181,8 +188,8 @@ class SourceProcess:
         self.is_ready = not message["is_last"]
         if (error := message.get("error")) is None:
             return message
-        if error["kind"] in _ERRORS:
-            raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
+        if error["kind"] in ERRORS:
+            raise ERRORS[error["kind"]](error["message"], hint=error["hint"])
         raise ChildFailure(
             f"the process that reads sources failed. This is a bug in the program: report it with the lines below.\n"
             f"{error['message']}"

@@ -14,7 +14,7 @@ from advisor.workload import trace_cache
 from advisor.workload.dependencies import are_unchanged, recorded_dependencies
 from advisor.workload.model_config import SHIPPED, find_config, hub_cache, shipped_ids
 from advisor.workload.spawn import ProfileRequest
-from tests.generations import offline_transformers
+from tests.generations import quiet_transformers
 
 with (SHIPPED / "models.csv").open(newline="", encoding="utf-8") as table:
     MODELS = list(csv.DictReader(table))
@@ -121,7 +121,7 @@ def test_every_shipped_config_is_in_the_table_with_a_source_and_a_licence() -> N
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 @pytest.mark.parametrize("row", MODELS, ids=lambda row: row["id"])
 def test_a_shipped_config_has_the_published_parameters(row: dict[str, str]) -> None:
-    transformers = offline_transformers()
+    transformers = quiet_transformers()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the package's own import
         config = json.loads(find_config(row["id"]).read_text(encoding="utf-8"))

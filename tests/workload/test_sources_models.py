@@ -1,10 +1,8 @@
 """Models by name from torchvision, timm and Hugging Face configs, each where the package is installed."""
 
 import json
-import os
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +22,6 @@ with warnings.catch_warnings():
     pytest.importorskip("torchvision")
     pytest.importorskip("timm")
     pytest.importorskip("transformers")
-
-
-@pytest.fixture(autouse=True)
-def environment() -> Iterator[None]:
-    """Loading a config sets the offline variables, which are for the child process."""
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 def load_inference(source: str) -> LoadedModel:

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,9 +68,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     )
 
 
-def offline_transformers() -> Any:
-    """Return the transformers package, set to stay offline and quiet."""
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+def quiet_transformers() -> Any:
+    """Return the transformers package, set to stay quiet."""
     transformers = require("transformers")
     transformers.logging.set_verbosity_error()
     return transformers
@@ -81,7 +79,7 @@ def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
     """Read the config of an id, a file or a folder; `settings` override its own values."""
     path, config_path = Path(reference), find_config(reference)
     own = _settings(config_path)
-    transformers = offline_transformers()
+    transformers = quiet_transformers()
     return FoundConfig(
         config=_config(transformers, {**own, **settings}, config_path),
         name=(path if path.is_dir() else path.with_suffix("")).resolve().name if path.exists() else reference,
