@@ -25,16 +25,21 @@ def find_config(reference: str) -> Path:
     if _is_there(path):
         return path / _FILE if path.is_dir() else path
     is_id = _ID.fullmatch(reference) is not None
-    found = (_cached(reference) or _shipped(reference)) if is_id else None
+    found = _by_id(reference)
     if found is None:
         places = f"; looked in {hub_cache()}, and among the {len(shipped_ids())} models that ship with advise"
+        close = did_you_mean(reference, shipped_ids(), otherwise=" ").replace("?", "? If not,")
         download = f"download it once with `hf download {reference} {_FILE}`, or name" if is_id else "name"
-        close = did_you_mean(reference, shipped_ids(), otherwise=" ")
         raise LoadError(
             f"there is no config {reference}" + (places if is_id else ""),
             hint=f"{close} {download} a folder with a {_FILE}, or the JSON file".strip(),
         )
     return found
+
+
+def is_known_id(reference: str) -> bool:
+    """Return True for the id of a model whose config is in the local cache or shipped."""
+    return _by_id(reference) is not None
 
 
 def shipped_ids() -> list[str]:
@@ -48,6 +53,10 @@ def hub_cache() -> Path:
     home = os.environ.get("HF_HOME", os.path.join(cache, "huggingface"))
     hub = os.environ.get("HF_HUB_CACHE", os.environ.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub")))
     return Path(os.path.expandvars(hub)).expanduser()
+
+
+def _by_id(reference: str) -> Path | None:
+    return (_cached(reference) or _shipped(reference)) if _ID.fullmatch(reference) else None
 
 
 def _is_there(path: Path) -> bool:

@@ -24,6 +24,7 @@ from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
 from advisor.workload import supervisor
 from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.model_config import is_known_id
 from advisor.workload.sources import has_scheme, kind_of, usages
 
 RESULT_LIMIT_BYTES = 64 * 2**20
@@ -37,13 +38,15 @@ _GRACE_S = 2.0
 """How long the parent waits after a timeout for the child to report where the file was."""
 _POLL_S = 0.1
 _NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _NO_NETWORK = {
+    **dict.fromkeys((*_PROXIES, *map(str.upper, _PROXIES)), ""),
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "WANDB_MODE": "disabled",
 }
-"""What makes libraries answer from their caches at once; a run of the user's job is not logged."""
+"""What makes libraries answer from their caches at once, and use no proxy; a run of the user's job is not logged."""
 _THREADS = "OMP_NUM_THREADS"
 SET_IN_CHILD = frozenset({*_NO_GPUS, *_NO_NETWORK, _THREADS})
 """Variables that the child's code does not see as this process does."""
@@ -108,7 +111,8 @@ class ProfileRequest:
             hint = f"for a Hugging Face config write hf:{path}; otherwise name a file"
             raise LoadError(f"{path} is a folder", hint=hint)
         if not path.is_file():
-            raise LoadError(f"there is no file {path}", hint=f"a model is {usages()}")
+            hint = f"write hf:{self.source}" if is_known_id(self.source) else f"a model is {usages()}"
+            raise LoadError(f"there is no file {path}", hint=hint)
         if not self.run and kind_of(self.source) is None:
             what = ": weights are not a model" if path.suffix in _WEIGHTS else ""
             raise LoadError(f"{path} is not a Python file{what}", hint=f"a model is {usages()}")

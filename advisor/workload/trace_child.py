@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -210,9 +210,10 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
     # torch is imported here, so that the channel and the watchdog exist before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
+    from advisor.workload.no_weights import weights_left_out
 
     count: dict[str, Any] = {}
-    with cuda_redirected():
+    with cuda_redirected(), weights_left_out() as notes:
         if request.run:
             from advisor.workload.script_trace import trace_script
 
@@ -242,6 +243,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
                 from advisor.workload.second_count import count_with_fvcore
 
                 count = {"second_count": asdict(count_with_fvcore(loaded, batch=workload.batch))}
+    workload = replace(workload, assumptions=(*workload.assumptions, *notes))
     return {"workload": workload_to_json(workload), **count}
 
 

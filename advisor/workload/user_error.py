@@ -26,8 +26,9 @@ _PASSES_ARGUMENTS_ON: set[tuple[str, str]] = set()
 """File and name of each function marked by `passes_arguments_on`."""
 _LINE_CHARACTERS = 500
 _FRAMES_AT_EACH_END = 8
-_NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
-"""Errors of urllib, of sockets and requests, and of httpx; by name, because none of them need be imported."""
+_NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError", "LocalEntryNotFoundError"))
+"""Errors of urllib, of sockets and requests, of httpx, and of a cache of huggingface_hub; by name, because none of them
+need be imported."""
 NO_NETWORK_HINT = (
     "run the code by itself once, where there is a network: its data and tokenizers are then on this disk. Weights are "
     "never needed; a model of transformers needs its config only"

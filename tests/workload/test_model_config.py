@@ -10,14 +10,18 @@ import pytest
 import torch
 
 from advisor.errors import LoadError
+from advisor.records.generation import Generation
 from advisor.workload import trace_cache
 from advisor.workload.dependencies import are_unchanged, recorded_dependencies
 from advisor.workload.model_config import SHIPPED, find_config, hub_cache, shipped_ids
+from advisor.workload.sources import load_language_model
 from advisor.workload.spawn import ProfileRequest
 from tests.generations import quiet_transformers
 
 with (SHIPPED / "models.csv").open(newline="", encoding="utf-8") as table:
     MODELS = list(csv.DictReader(table))
+
+needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +94,12 @@ def test_an_unknown_id_says_where_was_looked_and_what_to_do(hub: Path) -> None:
     assert "hf download meta-llama/Llama-3.1-9B config.json" in caught.value.hint
 
 
+def test_an_id_without_its_scheme_is_told_to_write_it() -> None:
+    with pytest.raises(LoadError, match="there is no file gpt2") as caught:
+        ProfileRequest(source="gpt2").check()
+    assert caught.value.hint == "write hf:gpt2"
+
+
 @pytest.mark.parametrize("change", ["download", "newer", "folder"])
 def test_a_config_that_appears_or_changes_is_another_trace(change: str, hub: Path, tmp_path: Path) -> None:
     first = download(hub, "me/net", commit="a1") if change == "newer" else None
@@ -118,7 +128,14 @@ def test_every_shipped_config_is_in_the_table_with_a_source_and_a_licence() -> N
         assert row["licence"]
 
 
-@pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
+@needs_transformers
+def test_an_id_is_served_too() -> None:
+    quiet_transformers()
+    model = load_language_model("hf:HuggingFaceTB/SmolLM2-135M", Generation(prompt_tokens=8, output_tokens=4))
+    assert (model.name, model.width, model.most_tokens) == ("HuggingFaceTB/SmolLM2-135M", 576, 8192)
+
+
+@needs_transformers
 @pytest.mark.parametrize("row", MODELS, ids=lambda row: row["id"])
 def test_a_shipped_config_has_the_published_parameters(row: dict[str, str]) -> None:
     transformers = quiet_transformers()

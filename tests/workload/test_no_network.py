@@ -152,12 +152,15 @@ def test_a_file_that_downloads_when_it_is_imported_is_refused_with_its_line(writ
     assert time.monotonic() - start_s < 25
 
 
-def test_libraries_are_told_to_stay_offline(write: Write) -> None:
+def test_libraries_are_told_to_stay_offline(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:3128")
     profile(
         write("""
             import os
             from torch import nn, zeros
+            import urllib.request
             assert (os.environ["HF_HUB_OFFLINE"], os.environ["WANDB_MODE"]) == ("1", "disabled")
+            assert "https" not in urllib.request.getproxies()
             model = nn.Linear(3, 2)
             example_inputs = zeros(4, 3)
         """)
