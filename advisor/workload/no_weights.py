@@ -57,6 +57,7 @@ def weights_left_out() -> Iterator[list[str]]:
 
     modules: dict[str, _Patches] = {
         "timm.models._builder": lambda module: _timm(module, note),
+        "timm.models._factory": _timm_ids,
         "torchvision.models._api": lambda module: _torchvision(module, note),
         "transformers.configuration_utils": _configs,
         "transformers.modeling_utils": lambda module: _transformers(module, note),
@@ -128,6 +129,19 @@ def _timm(module: Any, note: Callable[[str], None]) -> Iterator[Patch]:
         note(f"timm's {config.get('architecture') or type(model).__name__}")
 
     yield module, "load_pretrained", load_pretrained
+
+
+def _timm_ids(module: Any) -> Iterator[Patch]:
+    """Take `hf-hub:timm/NAME` for the NAME of timm's own registry, which has the same configs."""
+    parse = module.parse_model_name
+
+    def parsed(model_name: str) -> Any:
+        source, reference = parse(model_name)
+        name = reference.removeprefix("timm/").partition("@")[0]
+        is_own = source == "hf-hub" and reference.startswith("timm/") and module.is_model(name.partition(".")[0])
+        return (None, name) if is_own else (source, reference)
+
+    yield module, "parse_model_name", parsed
 
 
 def _configs(module: Any) -> Iterator[Patch]:

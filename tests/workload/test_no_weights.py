@@ -167,7 +167,7 @@ def test_a_script_takes_pretrained_models_of_timm_and_torchvision(write: Write) 
         import timm, torch
         from torchvision.models import ResNet18_Weights, resnet18
         first = resnet18(weights=ResNet18_Weights.DEFAULT)
-        second = timm.create_model("test_resnet", pretrained=True, num_classes=7)
+        second = timm.create_model("hf-hub:timm/test_resnet.r160_in1k", pretrained=True, num_classes=7)
         with torch.no_grad():
             (first(torch.rand(2, 3, 64, 64)).shape, second(torch.rand(2, 3, 64, 64)).shape)
     """
