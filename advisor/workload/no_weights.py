@@ -6,6 +6,7 @@ The libraries are patched when the user's code imports them. Models of transform
 import copy
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.abc import MetaPathFinder
@@ -64,6 +65,8 @@ def weights_left_out() -> Iterator[list[str]]:
         "transformers.tokenization_utils_base": _tokenizers,
     }
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")  # copying a fake model
 
         def patch(module: Any) -> None:
             stack.enter_context(patched(modules[module.__name__](module), in_all_threads=True))
