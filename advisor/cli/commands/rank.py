@@ -90,7 +90,7 @@ def command(
       advise model.py::Net --input 3x224x224 --batch 32
       advise model.py --mode training --samples 50000 --epochs 90 --batch 256
       advise train.py --run -- --epochs 3 --data /tmp/data
-      advise hf:meta-llama/Llama-3.1-8B --input input_ids=2048:int64 --precision bf16
+      advise hf:Qwen/Qwen2.5-7B --input input_ids=2048:int64 --precision bf16
       advise model.py --region EU --tier hyperscaler --price spot --top 20
       advise model.py -o answer.json
       advise model.py -o report.html
