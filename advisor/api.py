@@ -11,6 +11,7 @@ from advisor.answers.observation import Observed
 from advisor.errors import UsageError
 from advisor.files.whole_file import write_whole
 from advisor.question.from_model import question_from_model
+from advisor.question.from_source import question_from_source
 from advisor.question.keywords import Keywords, RankKeywords
 from advisor.question.option_values import names_of, options_of
 from advisor.question.record import Question
@@ -49,14 +50,15 @@ _DEFAULTS = Options()
 
 
 @_listing(RankKeywords)
-def recommend(model: "nn.Module", example_inputs: Any = None, **keywords: Unpack[RankKeywords]) -> Recommendation:
+def recommend(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpack[RankKeywords]) -> Recommendation:
     """Rank every offer for one step of `model`, with the answer that `advise` gives for a file that holds the model.
 
     `example_inputs` is what the model is called with (a tensor, a tuple, a dict of keyword arguments), or a function of
     the batch size that returns it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)`
     and `train_step(model, batch)` are as in a model file. The other keywords are the flags of `advise` with the same
     names; times are seconds, or text such as "24h". With `prompt_tokens` and `output_tokens` a causal model of
-    transformers is served, built from its config; inputs, loss, optimizer and step are then ignored.
+    transformers is served, built from its config; inputs, loss, optimizer and step are then ignored. A source as
+    `advise` takes it, such as "hf:Qwen/Qwen2.5-7B", may stand for the model, and brings its own.
     Prints nothing and leaves the model unchanged and on its device. Raises `AdvisorError`, and what the model's own
     code raises.
     """
@@ -66,7 +68,7 @@ def recommend(model: "nn.Module", example_inputs: Any = None, **keywords: Unpack
 
 @_listing(Keywords)
 def explain(
-    model: "nn.Module", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
+    model: "nn.Module | str", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
 ) -> Explanation:
     """Explain why a step of `model` takes as long as `recommend` says, on the best offer or on those named by `on`.
 
@@ -78,7 +80,7 @@ def explain(
 
 @_listing(Keywords)
 def memory(
-    model: "nn.Module", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
+    model: "nn.Module | str", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
 ) -> MemoryAnswer:
     """Say whether a step of `model` fits the devices that `on` names, or all devices on offer.
 
@@ -91,7 +93,7 @@ def memory(
 
 
 @_listing(Keywords)
-def breakeven(model: "nn.Module", example_inputs: Any = None, **keywords: Unpack[Keywords]) -> BreakEven:
+def breakeven(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpack[Keywords]) -> BreakEven:
     """Find where the cheapest CPU and the cheapest GPU for `model` cost the same.
 
     The keywords are as `recommend` takes them, except `measure`.
@@ -102,7 +104,7 @@ def breakeven(model: "nn.Module", example_inputs: Any = None, **keywords: Unpack
 
 @_listing(Keywords)
 def save_report(
-    model: "nn.Module", example_inputs: Any, file: str | Path, **keywords: Unpack[Keywords]
+    model: "nn.Module | str", example_inputs: Any, file: str | Path, **keywords: Unpack[Keywords]
 ) -> Recommendation:
     """Write the report of `advise SOURCE -o report.html` for `model`, and return the recommendation that it shows.
 
@@ -133,13 +135,15 @@ def observe(model: "nn.Module", *, loader: "DataLoader[Any] | None" = None) -> I
         yield Observed(observer, worker_count=None if loader is None else loader.num_workers)
 
 
-def _question(model: "nn.Module", example_inputs: Any, options: Options, keywords: Keywords, **how: Any) -> Question:
-    return question_from_model(
-        model,
-        example_inputs,
-        options,
-        loss=keywords.get("loss"),
-        optimizer=keywords.get("optimizer"),
-        train_step=keywords.get("train_step"),
-        **how,
-    )
+def _question(
+    model: "nn.Module | str", example_inputs: Any, options: Options, keywords: Keywords, **how: Any
+) -> Question:
+    functions = {name: keywords.get(name) for name in ("loss", "optimizer", "train_step")}
+    if not isinstance(model, str):
+        return question_from_model(model, example_inputs, options, **functions, **how)  # type: ignore[arg-type]
+    for name, value in {"example_inputs": example_inputs, **functions}.items():
+        if value is not None:
+            raise UsageError(
+                f"{name}: the source {model} has its own", hint=f"leave {name} out, or pass the model itself"
+            )
+    return question_from_source(model, options, **how)

@@ -1,7 +1,6 @@
 """Small language models by their configs, and what was traced of them in service; each is traced once."""
 
 import json
-import os
 import tempfile
 import warnings
 from functools import cache
@@ -165,32 +164,22 @@ def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: i
 def language_model(config: str, *, name: str, prompt_tokens: int, output_tokens: int) -> tuple[Any, Generation]:
     """The model of a config, without weights, and the request that it is built for."""
     generation = Generation(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
-    before = dict(os.environ)  # loading a config sets the offline variables, which are for the child process
-    try:
-        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-            warnings.simplefilter("ignore")  # of the package's own import
-            from advisor.workload.sources import load_language_model
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")  # of the package's own import
+        from advisor.workload.sources import load_language_model
 
-            file = Path(folder) / f"{name}.json"
-            file.write_text(config)
-            return load_language_model(f"hf:{file}", generation), generation
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+        file = Path(folder) / f"{name}.json"
+        file.write_text(config)
+        return load_language_model(f"hf:{file}", generation), generation
 
 
-def offline_transformers() -> Any:
-    """The package, imported without a warning and without a change of the environment."""
-    before = dict(os.environ)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from advisor.workload.sources.huggingface import offline_transformers
+def quiet_transformers() -> Any:
+    """The package, imported without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from advisor.workload.sources.huggingface import quiet_transformers
 
-            return offline_transformers()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+        return quiet_transformers()
 
 
 def rows(workload: Workload, *, phase: str, op: str = "", family: str = "") -> list[Row]:

@@ -1,8 +1,31 @@
 """The public names of the package."""
 
+from importlib.util import find_spec
+
+import pytest
+
 import advisor
+from advisor.errors import UsageError
+from tests.model_files import TWO_LAYERS, Write
 
 
 def test_dir_lists_the_public_functions() -> None:
     assert {"recommend", "explain", "memory", "breakeven", "observe", "save_report"} <= set(dir(advisor))
     assert all(hasattr(advisor, name) for name in dir(advisor))
+
+
+def test_a_source_stands_for_a_model(write: Write) -> None:
+    source = write(TWO_LAYERS)
+    answer = advisor.recommend(source, no_local=True, device="l4")
+    assert (answer.workload.name, {quote.device.id for quote in answer.quotes}) == ("net", {"l4"})
+    assert [fit.device.id for fit in advisor.memory(source, on="l4").devices] == ["l4"]
+    with pytest.raises(UsageError, match=r"example_inputs: the source net\.py has its own"):
+        advisor.recommend(source, [1])
+
+
+@pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
+def test_the_id_of_a_language_model_is_served() -> None:
+    answer = advisor.recommend(
+        "hf:HuggingFaceTB/SmolLM2-135M", prompt_tokens=64, output_tokens=8, no_local=True, device="l4"
+    )
+    assert answer.workload.name == "HuggingFaceTB/SmolLM2-135M"

@@ -34,7 +34,7 @@ def test_the_wheel_carries_profiles_licences_and_notices(wheel: Path) -> None:
     assert {f"advisor/{path}" for path in profiles} <= set(names)
     assert "advisor/catalog/starter.yaml" in names
     assert "advisor/profiles/accuracy.json" in names
-    for folder in ("advisor/report/assets", "advisor/serve/page_files"):
+    for folder in ("advisor/report/assets", "advisor/serve/page_files", "advisor/workload/model_configs"):
         files = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if path.is_file()}
         assert files
         assert files <= set(names)

@@ -10,10 +10,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar
 
-from advisor.errors import UsageError, did_you_mean
+from advisor.errors import LoadError, UsageError, did_you_mean
 from advisor.files.json_text import adapter_of
 from advisor.files.regular_file import read_regular_file
 from advisor.records.measurement import Measurement, TimedStep
+from advisor.workload.model_config import find_config
 from advisor.workload.sources import kind_of
 
 RowT = TypeVar("RowT")
@@ -144,7 +145,7 @@ def family_of(source: str) -> str:
     if kind is not None and kind.scheme:
         reference = source.removeprefix(f"{kind.scheme}:")
         if kind.is_path:
-            return f"{kind.scheme}:{_model_type(Path(reference))}"
+            return f"{kind.scheme}:{_model_type(reference)}"
         match = _NAME.match(reference)
         return f"{kind.scheme}:{match[1].lower() if match else reference}"
     path, sizes, name = source.partition("::")
@@ -153,10 +154,9 @@ def family_of(source: str) -> str:
     return f"file:{Path(path).stem}"
 
 
-def _model_type(path: Path) -> str:
+def _model_type(reference: str) -> str:
     """Return the config's `model_type`, or the file's name if it cannot be read; the row then fails with the reason."""
-    config = path / "config.json" if path.is_dir() else path
     try:
-        return str(json.loads(read_regular_file(config))["model_type"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return path.stem
+        return str(json.loads(read_regular_file(find_config(reference)))["model_type"])
+    except (LoadError, OSError, ValueError, LookupError, TypeError):
+        return Path(reference).stem

@@ -13,6 +13,7 @@ from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
 from advisor.units import format_bytes
 from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.no_network import network_refused
 from advisor.workload.spawn import ProfileRequest, SourceProcess
 
 
@@ -70,6 +71,7 @@ def _timed(request: MeasureRequest) -> dict[str, Any]:
     # In the child; torch is imported here, not above, as in the child that traces.
     from advisor.calibrate.run_step import time_loaded
     from advisor.workload.cuda_redirect import cuda_redirected
+    from advisor.workload.no_weights import weights_left_out
     from advisor.workload.sources import load
     from advisor.workload.sources.python_file import with_weights
     from advisor.workload.torch_devices import keep_freed_memory
@@ -78,8 +80,9 @@ def _timed(request: MeasureRequest) -> dict[str, Any]:
     keep_freed_memory()
     limit_memory(free_memory_bytes())  # so that other programs do not run out of it
     # A file that puts its model on a GPU is loaded onto the CPU, if the CPU is to be timed.
-    with with_weights(), cuda_redirected() if request.device == "cpu" else nullcontext():
+    redirected = cuda_redirected() if request.device == "cpu" else nullcontext()
+    with network_refused(), with_weights(), redirected, weights_left_out():
         specs = parse_input_specs(request.inputs)
         loaded = load(request.source, mode=request.mode, specs=specs, attention=request.attention)
-    with user_errors_in_step(loaded, request):
+    with network_refused(), user_errors_in_step(loaded, request):
         return {"timing": asdict(time_loaded(loaded, request))}

@@ -46,7 +46,7 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
     if not source.startswith("hf:") or run:
         raise UsageError(
             f"--prompt-tokens: {source} is no language model whose prompts and answers are known apart",
-            hint="name its config: hf:CONFIG_DIR_OR_JSON",
+            hint="name its config: hf:ID_OR_CONFIG",
         )
     if options.mode == "training":
         raise UsageError("--prompt-tokens: a service cannot run training", hint="omit --mode training")

@@ -125,6 +125,7 @@ def _patches() -> Iterator[Patch]:
 
     load, set_default_device = torch.load, torch.set_default_device
     yield nn.Module, "to", _module_to(nn.Module.to)
+    yield nn.Module, "_apply", _apply_to_fakes(nn.Module._apply)
     yield nn.Module, "cuda", lambda module, device=None: module
     yield nn.Module, "compile", _nothing()
     yield torch, "compile", _identity()
@@ -135,16 +136,30 @@ def _patches() -> Iterator[Patch]:
 
 
 def _module_to(to: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """Return a redirected `Module.to`, which parses its device before it calls any tensor method.
-
-    It leaves a module alone that has the dtype already: torch would swap its fake tensors for themselves, which fails.
-    """
+    """Return a redirected `Module.to`, which parses its device before it calls any tensor method."""
 
     def redirected(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-        if args and isinstance(args[0], torch.dtype) and len(args) == 1 and not kwargs:
-            tensors = (*module.parameters(), *module.buffers())
-            if all(tensor.dtype is args[0] for tensor in tensors if tensor.is_floating_point()):
-                return module
         return to(module, *map(_device_or_index, args), **{name: _device_or_index(kwargs[name]) for name in kwargs})
 
     return redirected
+
+
+def _apply_to_fakes(apply: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Return a `Module._apply` that sets the data of fake parameters; torch would swap them, which fails."""
+
+    @passes_arguments_on
+    def applied(module: nn.Module, function: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+        parameters = [parameter for parameter in module._parameters.values() if parameter is not None]
+        if not any(hasattr(parameter, "fake_mode") for parameter in parameters):
+            return apply(module, function, recurse)
+        for child in module.children() if recurse else ():
+            child._apply(function)
+        for parameter in parameters:
+            changed = function(parameter.detach())
+            if changed.dtype is not parameter.dtype:
+                parameter.data = changed
+        for name, buffer in module._buffers.items():
+            module._buffers[name] = buffer if buffer is None else function(buffer)
+        return module
+
+    return applied

@@ -46,7 +46,9 @@ fake_tensor_log_silenced = partial(switched, lambda: _LOG.level, _LOG.setLevel, 
 
 
 def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
-    """Return a fake CPU tensor like `tensor`, whatever its device; parameters stay parameters."""
+    """Return a fake CPU tensor like `tensor`, whatever its device, or itself if it is one; parameters stay such."""
+    if getattr(tensor, "fake_mode", None) is mode:
+        return tensor
     if tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, nn.Parameter):
         return mode.from_tensor(tensor)
     with mode:

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -19,9 +20,12 @@ from advisor.workload.loaded import tensors_in
 from advisor.workload.patching import patched
 from advisor.workload.script_source import ScriptSource
 from advisor.workload.script_watch import ScriptWatch
-from advisor.workload.sources.python_file import import_file
+from advisor.workload.sources.python_file import import_file, with_fakes, with_weights
 from advisor.workload.trace import Follower, Method, following_step, merged_workload
 from advisor.workload.user_error import is_of_user
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
 FirstForward = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
@@ -43,9 +47,9 @@ def trace_script(
     Without a mode, it is what the script does: training if its code has what training needs and an optimizer steps.
 
     In training, earlier calls without gradients (a first evaluation) run for real. The step is traced on fake tensors
-    with assumed data-dependent sizes. If it needs values, the script runs again with the step on real tensors. The
-    result holds only for the script's batch. Raises whatever the script raises, `LoadError` if it ends without calling
-    a model, and `TraceError` if it ends before the step does.
+    with assumed data-dependent sizes, and pretrained models are fake from the start. If the code needs values, the
+    script runs again on real tensors. The result holds only for the script's batch. Raises whatever the script raises,
+    `LoadError` if it ends without calling a model, and `TraceError` if it ends before the step does.
     """
     if mode is None:
         if ScriptSource(path).trains:
@@ -56,7 +60,7 @@ def trace_script(
     try:
         return capture.run(path, argv)
     except Exception as error:  # the script's own code runs in there, and may raise anything
-        if not capture.has_begun or not is_of_user(error):
+        if not capture.uses_fakes or not is_of_user(error):
             raise
         return _Capture(mode=mode, method="cpu_step", attention=attention).run(path, argv)
 
@@ -77,15 +81,21 @@ class _Capture:
         self._path = Path()
         self._watch = ScriptWatch()
 
+    @cached_property
+    def _fake(self) -> "FakeTensorMode":
+        return fake_mode(symbolic=True, isolated=True)
+
     @property
-    def has_begun(self) -> bool:
-        """True once the script has called its model."""
-        return self._model is not None
+    def uses_fakes(self) -> bool:
+        """True once the script has called its model, or loaded a pretrained one, on fake tensors."""
+        return "_fake" in vars(self)
 
     def run(self, path: Path, argv: Sequence[str]) -> Workload:
         self._path = path
         # Our `no_grad` may begin inside the script's and end after it, and would then restore the wrong grad mode.
+        weights = with_fakes(lambda: self._fake) if self._method == "symbolic" else with_weights()
         with (
+            weights,
             torch.set_grad_enabled(torch.is_grad_enabled()),
             patched(self._watch.patches(), in_all_threads=True),
             self._open,
@@ -116,7 +126,7 @@ class _Capture:
         return replace(workload, script=script)
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        fake = fake_mode(symbolic=True, isolated=True) if self._method == "symbolic" else None
+        fake = self._fake if self._method == "symbolic" else None
         self._model = model
         self._inputs = tensors_in((args, kwargs))
         self._watch.begin(model, self._inputs)

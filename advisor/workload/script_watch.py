@@ -21,7 +21,7 @@ from advisor.records.device import Layout, Precision
 from advisor.records.script import Script
 from advisor.workload.patching import Patch
 from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, layout_of, plain_precision
-from advisor.workload.user_error import display_path, is_user_file, passes_arguments_on
+from advisor.workload.user_error import passes_arguments_on, place_now
 
 _UNCOMPILED_BACKENDS = ("eager", "aot_eager")
 """Backends that torch lists for debugging; they run torch's own kernels (PyTorch docs, "torch.compiler")."""
@@ -142,7 +142,7 @@ class ScriptWatch:
             enabled: bool = True,
             cache_enabled: bool | None = None,
         ) -> None:
-            autocast.advisor_seen = _Autocast(device=device_type, dtype=dtype, is_on=bool(enabled), place=_place())
+            autocast.advisor_seen = _Autocast(device=device_type, dtype=dtype, is_on=bool(enabled), place=place_now())
             init(autocast, device_type, dtype=dtype, enabled=False, cache_enabled=cache_enabled)
 
         return noted
@@ -161,7 +161,7 @@ class ScriptWatch:
         def noted(scaler: Any, *args: Any, **settings: Any) -> None:
             given = inspect.signature(init).bind(scaler, *args, **settings)
             if given.arguments.get("enabled", True):
-                self._scaler = _place()
+                self._scaler = place_now()
             given.arguments["enabled"] = False
             init(*given.args, **given.kwargs)
 
@@ -182,12 +182,12 @@ class ScriptWatch:
             self._note_compiled(None, settings, place=place)
             return model(*args, **others)
 
-        place = _place()
+        place = place_now()
         return called
 
     def _note_compiled(self, module: Any, settings: dict[str, Any], *, place: str = "") -> None:
         if not settings.get("disable") and settings.get("backend") not in _UNCOMPILED_BACKENDS:
-            self._compiled.append((module, place or _place()))
+            self._compiled.append((module, place or place_now()))
 
     def _compile_place(self, model: nn.Module) -> str:
         """Return where the model, a part of it, a network around it, or a function that ran was compiled."""
@@ -206,7 +206,7 @@ class ScriptWatch:
         @passes_arguments_on
         def noted(loader: Any) -> Any:
             if not self._is_in_step:
-                self._loader = (loader, _place())
+                self._loader = (loader, place_now())
             workers, timeout = loader.num_workers, loader.timeout
             loader.num_workers, loader.timeout = 0, 0
             try:
@@ -231,14 +231,6 @@ def _noting(note: Callable[..., None], function: Callable[..., Any]) -> Callable
         return function(*args)
 
     return noted
-
-
-def _place() -> str:
-    """Return `file:line` of the innermost line of the user's that is running; "" if only libraries run."""
-    frame = inspect.currentframe()
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
-        frame = frame.f_back
-    return "" if frame is None else f"{display_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def _loader_s_per_sample(loader: DataLoader[Any], *, batch: int) -> float | None:

@@ -24,6 +24,7 @@ from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
 from advisor.workload import supervisor
 from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.model_config import is_known_id
 from advisor.workload.sources import has_scheme, kind_of, usages
 
 RESULT_LIMIT_BYTES = 64 * 2**20
@@ -37,10 +38,19 @@ _GRACE_S = 2.0
 """How long the parent waits after a timeout for the child to report where the file was."""
 _POLL_S = 0.1
 _NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_NO_NETWORK = {
+    **dict.fromkeys((*_PROXIES, *map(str.upper, _PROXIES)), ""),
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "WANDB_MODE": "disabled",
+}
+"""What makes libraries answer from their caches at once, and use no proxy; a run of the user's job is not logged."""
 _THREADS = "OMP_NUM_THREADS"
-SET_IN_CHILD = frozenset({*_NO_GPUS, _THREADS})
+SET_IN_CHILD = frozenset({*_NO_GPUS, *_NO_NETWORK, _THREADS})
 """Variables that the child's code does not see as this process does."""
-_ERRORS: dict[str, type[AdvisorError]] = {
+ERRORS: dict[str, type[AdvisorError]] = {
     error.__name__: error for error in (UsageError, LoadError, TraceError, CoverageError)
 }
 
@@ -101,7 +111,8 @@ class ProfileRequest:
             hint = f"for a Hugging Face config write hf:{path}; otherwise name a file"
             raise LoadError(f"{path} is a folder", hint=hint)
         if not path.is_file():
-            raise LoadError(f"there is no file {path}", hint=f"a model is {usages()}")
+            hint = f"write hf:{self.source}" if is_known_id(self.source) else f"a model is {usages()}"
+            raise LoadError(f"there is no file {path}", hint=hint)
         if not self.run and kind_of(self.source) is None:
             what = ": weights are not a model" if path.suffix in _WEIGHTS else ""
             raise LoadError(f"{path} is not a Python file{what}", hint=f"a model is {usages()}")
@@ -139,7 +150,7 @@ class SourceProcess:
                 module,
                 [str(child_request_fd), str(child_result_fd)],
                 pass_fds=(child_request_fd, child_result_fd),
-                env=os.environ | (BUS_ORDER if sees_gpus else _NO_GPUS) | threads,
+                env=os.environ | _NO_NETWORK | (BUS_ORDER if sees_gpus else _NO_GPUS) | threads,
             )
         except BaseException:
             os.close(request_fd)
@@ -181,8 +192,8 @@ class SourceProcess:
         self.is_ready = not message["is_last"]
         if (error := message.get("error")) is None:
             return message
-        if error["kind"] in _ERRORS:
-            raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
+        if error["kind"] in ERRORS:
+            raise ERRORS[error["kind"]](error["message"], hint=error["hint"])
         raise ChildFailure(
             f"the process that reads sources failed. This is a bug in the program: report it with the lines below.\n"
             f"{error['message']}"

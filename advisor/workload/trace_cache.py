@@ -25,6 +25,7 @@ from advisor.files.whole_file import replace_whole
 from advisor.records.workload import Workload
 from advisor.workload.dependencies import are_all_known, are_unchanged
 from advisor.workload.file import workload_from_json
+from advisor.workload.model_config import SHIPPED, hub_cache
 from advisor.workload.sources import kind_of, source_kinds
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
 
@@ -90,6 +91,7 @@ def _file(request: ProfileRequest) -> Path:
         asked["folder"] = str(Path.cwd())
     prefixes = tuple(f"{package.upper()}_" for package in _packages())  # as TIMM_FUSED_ATTN, which timm reads on import
     asked["settings"] = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    asked["hub_cache"] = str(hub_cache())
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     digest.update(_program_digest())
     return folder() / f"{digest.hexdigest()}.json.gz"
@@ -97,12 +99,13 @@ def _file(request: ProfileRequest) -> Path:
 
 @cache
 def _program_digest() -> bytes:
-    """Return a digest of the code and package versions that turn a source into a Workload."""
+    """Return a digest of the code, shipped configs and package versions that turn a source into a Workload."""
     digest = hashlib.sha256()
     for package in _packages():
         with contextlib.suppress(metadata.PackageNotFoundError):
             digest.update(f"{package} {metadata.version(package)}\n".encode())
-    for file in (Path(records.__file__), *(file for room in _ROOMS for file in sorted(room.rglob("*.py")))):
+    code = (file for room in _ROOMS for file in sorted(room.rglob("*.py")))
+    for file in (Path(records.__file__), *code, *sorted(SHIPPED.glob("*.json"))):
         content = file.read_bytes()
         digest.update(f"{file.name} {len(content)}\n".encode())
         digest.update(content)

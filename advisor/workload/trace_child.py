@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -26,7 +26,8 @@ from advisor.machine.limits import total_memory_bytes
 from advisor.workload import sources
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.spawn import LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
+from advisor.workload.no_network import network_refused
+from advisor.workload.spawn import ERRORS, LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, is_of_user, raised_by_us, where_now
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def _payload(message: dict[str, Any], *, is_last: bool) -> bytes:
 
 def _failure(error: AdvisorError) -> dict[str, Any]:
     message = error.message[:_MESSAGE_CHARACTERS]  # messages may contain long names from the user's code
-    return {"error": {"kind": type(error).__name__, "message": message, "hint": error.hint[:_MESSAGE_CHARACTERS]}}
+    kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in ERRORS)
+    return {"error": {"kind": kind, "message": message, "hint": error.hint[:_MESSAGE_CHARACTERS]}}
 
 
 def _private(fd: int) -> int:
@@ -200,7 +202,7 @@ def _what_went_wrong(error: BaseException, request: ProfileRequest, *, replaced:
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
     named = () if sources.has_scheme(request.source) else (request.source.partition("::")[0],)
-    with recorded_dependencies(*named) as dependencies:
+    with recorded_dependencies(*named) as dependencies, network_refused():
         return {**_traced(request), "dependencies": dependencies}
 
 
@@ -208,9 +210,10 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
     # torch is imported here, so that the channel and the watchdog exist before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
+    from advisor.workload.no_weights import weights_left_out
 
     count: dict[str, Any] = {}
-    with cuda_redirected():
+    with cuda_redirected(), weights_left_out() as notes:
         if request.run:
             from advisor.workload.script_trace import trace_script
 
@@ -240,6 +243,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
                 from advisor.workload.second_count import count_with_fvcore
 
                 count = {"second_count": asdict(count_with_fvcore(loaded, batch=workload.batch))}
+    workload = replace(workload, assumptions=(*workload.assumptions, *notes))
     return {"workload": workload_to_json(workload), **count}
 
 

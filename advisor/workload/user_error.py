@@ -1,11 +1,12 @@
 """Explains errors of the user's code by their own lines, without frames of ours, torch or the standard library."""
 
+import inspect
 import linecache
 import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -25,8 +26,13 @@ _PASSES_ARGUMENTS_ON: set[tuple[str, str]] = set()
 """File and name of each function marked by `passes_arguments_on`."""
 _LINE_CHARACTERS = 500
 _FRAMES_AT_EACH_END = 8
-_NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
-"""Errors of urllib, of sockets and requests, and of httpx; by name, because none of them need be imported."""
+_NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError", "LocalEntryNotFoundError"))
+"""Errors of urllib, of sockets and requests, of httpx, and of a cache of huggingface_hub; by name, because none of them
+need be imported."""
+NO_NETWORK_HINT = (
+    "run the code by itself once, where there is a network: its data and tokenizers are then on this disk. Weights are "
+    "never needed; a model of transformers needs its config only"
+)
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
 
 
@@ -107,6 +113,30 @@ def where_now(thread_id: int) -> list[str]:
     return user_frames(reversed(frames))
 
 
+def place_now() -> str:
+    """Return `file:line` of the innermost line of the user's that runs in this thread; "" if only libraries run."""
+    frame = inspect.currentframe()
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else f"{display_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error and those that led to it, latest first, each once."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        yield cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+
+
+def _lacks_network(error: BaseException) -> bool:
+    """Return True if the error, or one that led to it, is of a connection; one with an `errno` was to this machine."""
+    causes = (cause for cause in causes_of(error) if getattr(cause, "errno", None) is None)
+    return not _NO_CONNECTION.isdisjoint(kind.__name__ for cause in causes for kind in type(cause).__mro__)
+
+
 def explain(error: BaseException, *, what: str, hint: str = "") -> LoadError:
     """Return the user's exception as a `LoadError` with `what` failed, its message and the user's frames.
 
@@ -129,6 +159,8 @@ def _explained(error: BaseException, *, what: str, hint: str) -> LoadError:
         text = str(error)
     except BaseException as failure:  # noqa: BLE001 - `__str__` is the user's code
         text = f"(its text cannot be read: {type(failure).__name__})"
+    if _lacks_network(error):
+        what = f"{what} downloads something, but no network is used for a trace"
     return LoadError("\n".join([f"{what}: {_summary(error, text)}", *frames]), hint=_hint(error, text, frames) or hint)
 
 
@@ -165,8 +197,8 @@ def _hint(error: BaseException, text: str, frames: Sequence[str]) -> str:
         return f"install {error.name} into {sys.prefix}, or run advise in the model's environment"
     if isinstance(error, ImportError) and "relative import" in text:
         return "name a file outside the package that imports the model from it"
-    if not _NO_CONNECTION.isdisjoint(kind.__name__ for kind in type(error).__mro__):
-        return "the file downloads something when it is loaded: use weights=None, because predictions need no weights"
+    if _lacks_network(error):
+        return NO_NETWORK_HINT
     if isinstance(error, EOFError):
         return "the file has no terminal here: its input is empty"
     # Code that requires a GPU: `assert torch.cuda.is_available()`, or a query of GPU properties.

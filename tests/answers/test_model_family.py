@@ -22,6 +22,7 @@ from advisor.answers.measurement_file import family_of
         ("models/operators.py::linear_512_2048", "file:linear"),
         ("saved/workload.json", "file:workload"),
         ("hf:missing/config.json", "hf:config"),
+        ("hf:Qwen/Qwen2.5-0.5B", "hf:qwen2"),
     ],
 )
 def test_a_family_is_the_kind_of_source_and_the_architecture(source: str, family: str) -> None:

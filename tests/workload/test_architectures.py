@@ -14,7 +14,7 @@ from torch import nn
 from advisor.errors import TraceError
 from advisor.predict.served_pass import pass_work
 from advisor.scale.served import part_of_generation
-from tests.generations import language_model, offline_transformers
+from tests.generations import language_model, quiet_transformers
 
 pytest.importorskip("transformers")
 
@@ -43,7 +43,7 @@ vaultgemma xlm-roberta xlm-roberta-xl youtu
 
 def small_config(name: str) -> str:
     """The config of an architecture with four layers, as JSON."""
-    transformers = offline_transformers()
+    transformers = quiet_transformers()
     kind = transformers.CONFIG_MAPPING[name]
     config = kind().to_dict()
     config = {key: value for key, value in config.items() if key not in _PER_LAYER}

@@ -68,6 +68,20 @@ def test_a_change_of_dtype_beside_the_device_is_kept() -> None:
 
 
 @pytest.mark.usefixtures("redirected")
+def test_a_fake_module_changes_its_dtype_in_place() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    weight = net[0].weight
+    net.to("cuda", torch.bfloat16)
+    assert net[0].weight is weight
+    assert {tensor.dtype for tensor in (weight, net[1].running_mean)} == {torch.bfloat16}
+    assert net[1].num_batches_tracked.dtype == torch.int64
+    assert net.float().cuda()[0].weight.dtype == torch.float32
+
+
+@pytest.mark.usefixtures("redirected")
 def test_a_module_of_the_dtype_asked_for_keeps_its_tensors() -> None:
     """Switch Transformers' router does so in every step; torch cannot swap a fake tensor that is referred to."""
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -1,10 +1,8 @@
 """Models by name from torchvision, timm and Hugging Face configs, each where the package is installed."""
 
 import json
-import os
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +22,6 @@ with warnings.catch_warnings():
     pytest.importorskip("torchvision")
     pytest.importorskip("timm")
     pytest.importorskip("transformers")
-
-
-@pytest.fixture(autouse=True)
-def environment() -> Iterator[None]:
-    """Loading a config sets the offline variables, which are for the child process."""
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 def load_inference(source: str) -> LoadedModel:
@@ -209,10 +198,11 @@ def test_what_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -
         load_inference(f"hf:{tmp_path}")
 
 
-def test_a_hub_name_is_refused_with_what_to_give_instead() -> None:
-    with pytest.raises(LoadError, match="there is no config gpt2") as caught:
-        load_inference("hf:gpt2")
-    assert "hub names do not work" in caught.value.hint
+def test_an_id_is_the_models_name() -> None:
+    loaded = load_inference("hf:openai-community/gpt2")
+    assert loaded.name == "openai-community/gpt2"
+    assert is_weightless(loaded)
+    assert sum(parameter.numel() for parameter in loaded.model.parameters()) == 124_439_808
 
 
 def test_a_mistyped_model_type_gets_the_nearest_one(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def command(asked: Asked, output: Output, on: tuple[str, ...]) -> int:
     Examples:
       advise memory model.py --mode training
       advise memory model.py --mode training --batch 64 --on t4
-      advise memory hf:./llama --on g5.xlarge --on a100-sxm4-80gb -o json
+      advise memory hf:Qwen/Qwen2.5-7B --on g5.xlarge --on a100-sxm4-80gb -o json
     """
     from advisor.answers.memory_fit import check_one_batch, memory_fit
     from advisor.report.memory import memory_content

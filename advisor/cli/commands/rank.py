@@ -70,7 +70,7 @@ def command(
     \b
       FILE.py[::NAME]    a module, a class or a factory in a Python file
       SCRIPT.py --run    a training or inference script, run up to its first step
-      torchvision:NAME   timm:NAME[@SIZE]   hf:CONFIG_DIR_OR_JSON
+      torchvision:NAME   timm:NAME[@SIZE]   hf:ID_OR_CONFIG
       FILE.pt2           an exported program
       FILE.json          a workload saved by "advise profile -o"
 
@@ -90,7 +90,7 @@ def command(
       advise model.py::Net --input 3x224x224 --batch 32
       advise model.py --mode training --samples 50000 --epochs 90 --batch 256
       advise train.py --run -- --epochs 3 --data /tmp/data
-      advise hf:./llama --input input_ids=2048:int64 --precision bf16
+      advise hf:Qwen/Qwen2.5-7B --input input_ids=2048:int64 --precision bf16
       advise model.py --region EU --tier hyperscaler --price spot --top 20
       advise model.py -o answer.json
       advise model.py -o report.html

@@ -96,10 +96,10 @@ def load(source: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Atte
 
 
 def load_language_model(source: str, generation: Generation) -> "LanguageModel":
-    """Load `hf:CONFIG_DIR_OR_JSON` as a model that generates text as `generation` describes."""
-    from advisor.workload.sources.huggingface import offline_transformers
+    """Load `hf:ID_OR_CONFIG` as a model that generates text as `generation` describes."""
+    from advisor.workload.sources.huggingface import quiet_transformers
 
-    offline_transformers()
+    quiet_transformers()
     from advisor.workload.sources import language_model  # needs transformers
 
     return language_model.load(source.partition(":")[2], generation)

@@ -1,8 +1,7 @@
-"""Loads `hf:CONFIG_DIR_OR_JSON`, a Hugging Face model, from its config alone: no weights, downloads or remote code."""
+"""Loads `hf:ID_OR_CONFIG`, a Hugging Face model, from its config alone: no weights, downloads or remote code."""
 
 import inspect
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,13 @@ from advisor.files.regular_file import read_regular_file
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.model_config import find_config
 from advisor.workload.sources.installed import require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
 SOURCE = {
-    "usage": "hf:CONFIG_DIR_OR_JSON",
+    "usage": "hf:ID_OR_CONFIG",
     "scheme": "hf",
     "package": "transformers",
     "is_path": True,
@@ -50,7 +50,7 @@ class FoundConfig:
 
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
-    """Build the model that a `config.json` or its folder describes; in training mode with the model's own loss."""
+    """Build the model of an id, a `config.json` or its folder; in training mode with the model's own loss."""
     found = read_config(reference, {"attn_implementation": _ATTENTION[attention]} if attention in _ATTENTION else {})
     config, name = found.config, found.name
     kind = _model_class(found.transformers, config, found.path)
@@ -68,23 +68,21 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     )
 
 
-def offline_transformers() -> Any:
-    """Return the transformers package, set to stay offline and quiet."""
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+def quiet_transformers() -> Any:
+    """Return the transformers package, set to stay quiet."""
     transformers = require("transformers")
     transformers.logging.set_verbosity_error()
     return transformers
 
 
 def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
-    """Read the config in a file or folder; `settings` override its own values."""
-    path = Path(reference)
-    config_path = path / "config.json" if path.is_dir() else path
+    """Read the config of an id, a file or a folder; `settings` override its own values."""
+    path, config_path = Path(reference), find_config(reference)
     own = _settings(config_path)
-    transformers = offline_transformers()
+    transformers = quiet_transformers()
     return FoundConfig(
         config=_config(transformers, {**own, **settings}, config_path),
-        name=(path if path.is_dir() else path.with_suffix("")).resolve().name,
+        name=(path if path.is_dir() else path.with_suffix("")).resolve().name if path.exists() else reference,
         path=config_path,
         transformers=transformers,
     )
@@ -97,10 +95,7 @@ def position_count(config: Any) -> int | None:
 
 def _settings(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise LoadError(
-            f"there is no config {path}",
-            hint="give a folder with a config.json, or the JSON file; hub names do not work",
-        )
+        raise LoadError(f"there is no config {path}", hint="give a folder with a config.json, or the JSON file")
     try:
         settings = json.loads(read_regular_file(path))
     except OSError as error:

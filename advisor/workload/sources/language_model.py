@@ -1,4 +1,4 @@
-"""Loads `hf:CONFIG_DIR_OR_JSON` as a language model with a serving engine's attention and caches."""
+"""Loads `hf:ID_OR_CONFIG` as a language model with a serving engine's attention and caches."""
 
 import inspect
 from collections.abc import Iterator, Mapping

@@ -6,7 +6,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
@@ -72,6 +72,7 @@ def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
 
 
 _WITH_WEIGHTS = ContextVar("with_weights", default=False)
+_FAKE_MODE: ContextVar[Callable[[], AbstractContextManager[Any]] | None] = ContextVar("fake_mode", default=None)
 
 
 @contextmanager
@@ -84,6 +85,16 @@ def with_weights() -> Iterator[None]:
         _WITH_WEIGHTS.reset(token)
 
 
+@contextmanager
+def with_fakes(mode: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Let `build_without_weights` make fake tensors inside, of the mode that `mode` returns."""
+    token = _FAKE_MODE.set(mode)
+    try:
+        yield
+    finally:
+        _FAKE_MODE.reset(token)
+
+
 def build(found: Any, path: str) -> nn.Module:
     """Return the model of `found` (a module, a class or a factory), without weights if its code allows."""
     if isinstance(found, nn.Module):
@@ -94,15 +105,25 @@ def build(found: Any, path: str) -> nn.Module:
             f"{path}: {_call_text(found)} requires {', '.join(required)}",
             hint=f"add this to {path} and fill in the dots:\n{_get_model_text(found)}",
         )
-    model = None if _WITH_WEIGHTS.get() else build_on_meta(found)
-    if model is None:
-        model = found()
+    model = build_without_weights(found)
     if not isinstance(model, nn.Module):
         raise LoadError(
             f"{path}: {_call_text(found)} returned {type(model).__name__}, not a torch.nn.Module",
             hint="return the model itself",
         )
     return model
+
+
+def build_without_weights(factory: Callable[[], Any]) -> Any:
+    """Return the factory's result, without weights if its code allows; inside `with_weights` with them."""
+    fake_mode = _FAKE_MODE.get()
+    if _WITH_WEIGHTS.get():
+        return factory()
+    if fake_mode is not None:
+        with fake_mode():
+            return factory()
+    model = build_on_meta(factory)
+    return factory() if model is None else model
 
 
 def build_on_meta(factory: Callable[[], Any]) -> Any:
