@@ -2,6 +2,7 @@
 
 import linecache
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -27,6 +28,12 @@ _LINE_CHARACTERS = 500
 _FRAMES_AT_EACH_END = 8
 _NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
 """Errors of urllib, of sockets and requests, and of httpx; by name, because none of them need be imported."""
+_PACKAGES = {
+    "PIL": "pillow", "cv2": "opencv-python", "lightning_fabric": "lightning", "pytorch_lightning": "pytorch-lightning",
+    "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
+}  # fmt: skip
+"""Packages that are not called as their modules."""
+_PIP_INSTALL = re.compile(r"pip install [^`'\"\n]+")
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
 
 
@@ -158,13 +165,23 @@ def _summary(error: BaseException, text: str) -> str:
     return f"{name}: {message}" if message else name
 
 
+def _install_command(error: ImportError, text: str) -> str:
+    """Return pip's command for a missing package; "" if the error names none."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        upgrade = "--upgrade " if package != error.name else ""  # the package is there, and a part of it is not
+        return f"pip install {upgrade}{_PACKAGES.get(package, package)}"
+    advised = _PIP_INSTALL.search(text)  # as transformers writes it
+    return advised[0].strip() if advised else ""
+
+
 def _hint(error: BaseException, text: str, frames: Sequence[str]) -> str:
     if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
         return "define a factory `get_model()` or a class: it is built without allocating its weights"
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"install {error.name} into {sys.prefix}, or run advise in the model's environment"
     if isinstance(error, ImportError) and "relative import" in text:
         return "name a file outside the package that imports the model from it"
+    if isinstance(error, ImportError) and (command := _install_command(error, text)):
+        return f"`{command}` in {sys.prefix}, or run advise in the model's environment"
     if not _NO_CONNECTION.isdisjoint(kind.__name__ for kind in type(error).__mro__):
         return "the file downloads something when it is loaded: use weights=None, because predictions need no weights"
     if isinstance(error, EOFError):
