@@ -124,3 +124,22 @@ def test_an_odd_batch_still_gives_a_size(count):
     workload = traced(model, lambda size: torch.randn(size, 8), batch=count, batch_is_fixed=True)
     [row] = rows_of(workload, "aten.addmm")
     assert row.inputs[1].shape[0] == round(count * 0.5)
+
+
+@pytest.mark.parametrize(
+    "is_bad",
+    [
+        lambda x: torch.isnan(x.sum()) or torch.isinf(x.sum()),
+        lambda x: x.isnan().any(),
+        lambda x: not torch.isfinite(x).all(),
+        lambda x: torch.isnan(x).any().item(),
+    ],
+)
+def test_values_are_taken_to_be_finite(is_bad):
+    def forward(self, x):
+        if is_bad(x):
+            raise AssertionError("a value is not finite")
+        return self.inner(x)
+
+    workload = traced(Calls(forward, inner=nn.Linear(8, 4)), lambda size: torch.randn(size, 8))
+    assert workload.method in ("fake", "symbolic")

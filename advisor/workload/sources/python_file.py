@@ -52,6 +52,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         loss=getattr(module, "loss", None),
         optimizer=getattr(module, "optimizer", None),
         train_step=getattr(module, "train_step", None),
+        mode=mode,
     )
 
 
