@@ -83,7 +83,7 @@ class AssumedSizes:
     def number_in(self, tensor: Any) -> int | None:
         """Return the number that the tensor is assumed to hold, or None."""
         known = self._known.get(tensor) if isinstance(tensor, torch.Tensor) else None
-        if isinstance(known, _Mask) and known.true_ratio in (0, 1):
+        if isinstance(known, _Mask) and known.true_ratio in (0, 1) and tensor.dtype is torch.bool:
             return int(known.true_ratio)
         return known if isinstance(known, int) else None
 
@@ -104,6 +104,8 @@ class AssumedSizes:
             self._learn_choice(op, args, results)
             return
         known = self._known.get(tensors[0])
+        if known is None and op == "aten.sum" and tensors[0].dtype is torch.bool:
+            known = _Mask(_TRUE_RATIO)  # so that some of them are true
         if op == "aten.unbind" and isinstance(known, _Places):
             return  # each slice has its own place
         if known is None or not results or results[0].dtype not in _INTEGERS:

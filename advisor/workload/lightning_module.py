@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -23,9 +22,9 @@ _TRAINER: Mapping[str, Any] = {
 _OPTIMIZERS = "_advisor_optimizers"
 
 
-def is_lightning_module(model: nn.Module) -> bool:
+def is_lightning_class(kind: type) -> bool:
     """Return True for a LightningModule of either package, which need not be imported."""
-    return any(kind.__name__ == "LightningModule" for kind in type(model).__mro__)
+    return any(base.__name__ == "LightningModule" for base in kind.__mro__)
 
 
 def lightning_train_step(model: Any, batch: Any) -> None:

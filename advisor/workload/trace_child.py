@@ -248,7 +248,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
 def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Iterator[None]:
     """Turn errors of the user's code into a `TraceError` that says what inputs the model was given."""
     from advisor.workload.inputs import describe_inputs
-    from advisor.workload.lightning_module import is_lightning_module
+    from advisor.workload.lightning_module import is_lightning_class
 
     try:
         yield
@@ -257,7 +257,7 @@ def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Itera
             raise
         given = describe_inputs(loaded.make_inputs(request.batch or loaded.batch))
         hint = f"the model was given {given}"
-        if request.mode == "training" and is_lightning_module(loaded.model):
+        if request.mode == "training" and is_lightning_class(type(loaded.model)):
             hint += "; training_step takes a batch of the data loader: let example_inputs(batch) return one"
         failure = explain(error, what=f"{request.source}: a step failed", hint=hint)
         raise TraceError(failure.message, hint=failure.hint) from error

@@ -143,3 +143,14 @@ def test_values_are_taken_to_be_finite(is_bad):
 
     workload = traced(Calls(forward, inner=nn.Linear(8, 4)), lambda size: torch.randn(size, 8))
     assert workload.method in ("fake", "symbolic")
+
+
+def test_of_a_mask_some_are_true_but_their_number_is_not_one():
+    def forward(self, x):
+        count = (x[:, 0] > 0).sum()
+        if not count > 0:
+            raise AssertionError("the mask selects nothing")
+        return self.inner(x[: int(count)])
+
+    workload = traced(Calls(forward, inner=nn.Linear(8, 4)), lambda size: torch.randn(size, 8), batch=40)
+    assert workload.method == "cpu_step"  # which knows the number

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from advisor.errors import TraceError
-from advisor.workload.lightning_module import is_lightning_module
+from advisor.workload.lightning_module import is_lightning_class
 from advisor.workload.sources.live import load_live
 from advisor.workload.trace import trace
 from tests.workload.tracing import flops_by_op, op_counts, rows_of
@@ -117,5 +117,5 @@ def test_a_step_without_a_loss_is_refused():
 
 
 def test_only_a_lightning_module_is_one():
-    assert is_lightning_module(Classifier())
-    assert not is_lightning_module(nn.Linear(1, 1))
+    assert is_lightning_class(Classifier)
+    assert not is_lightning_class(nn.Linear)

@@ -11,7 +11,7 @@ from advisor.errors import LoadError
 from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
-from advisor.workload.lightning_module import is_lightning_module, lightning_train_step
+from advisor.workload.lightning_module import is_lightning_class, lightning_train_step
 from advisor.workload.loaded import LoadedModel, unwrapped
 
 _ARGUMENTS = {"loss": ("output", "batch"), "optimizer": ("parameters",), "train_step": ("model", "batch")}
@@ -42,7 +42,7 @@ def load_live(
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise LoadError(f"the model is {found}, not a torch.nn.Module", hint="pass the model itself")
     model = unwrapped(model)
-    if is_lightning_module(model):
+    if is_lightning_class(type(model)):
         getattr(model, "configure_model", lambda: None)()
         train_step = train_step or lightning_train_step
         own = getattr(model, "example_input_array", None)
