@@ -65,6 +65,15 @@ def test_a_script_for_torchrun_runs_as_one_process_and_its_model_keeps_its_names
     assert not distributed.is_initialized()
 
 
+def test_a_wrapped_model_keeps_its_names_in_inference_too(traced):
+    workload = traced("""
+        with torch.no_grad():
+            nn.DataParallel(net())(torch.randn(4, 8))
+        """)
+    assert workload.mode == "inference"
+    assert {row.module for row in workload.rows} == {"0", "1"}
+
+
 def test_the_processes_that_a_script_starts_are_noted(traced):
     workload = traced("""
         def main(rank, count):
