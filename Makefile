@@ -24,6 +24,8 @@ $(VENV)/models-installed: $(VENV)/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt transformers
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps torchvision timm
 	$(BIN)/pip install --quiet --constraint constraints.txt pillow safetensors huggingface-hub
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps accelerate peft psutil
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps lightning lightning-utilities torchmetrics
 	touch $@
 
 lint: install

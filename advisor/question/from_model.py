@@ -54,7 +54,7 @@ def question_from_model(
     from advisor.workload.trace import trace_live
 
     catalog = catalog_of(options)
-    loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
+    loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step, mode=options.mode)
 
     def trace_at(batch: int | None) -> Workload:
         return trace_live(loaded, mode=options.mode, batch=batch, attention=options.attention)

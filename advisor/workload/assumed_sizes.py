@@ -2,8 +2,9 @@
 
 The number of elements that a mask selects is its size times the share expected to be true. If the mask comes from a
 choice among n (`topk`, `argmax`), as in mixture-of-experts routing, all are assumed equally frequent, so the share is
-1 / n. A limit on the running count of such a mask, as an expert's capacity, cuts its share. Nothing is known about
-other masks; they are assumed to be half true. A loop over the experts that some token chose visits the first ones.
+1 / n. A limit on the running count of such a mask, as an expert's capacity, cuts its share. All values are assumed to
+be finite, as trainers check of a loss. Nothing is known about other masks; they are assumed to be half true. A loop
+over the experts that some token chose visits the first ones.
 """
 
 import math
@@ -82,7 +83,13 @@ class AssumedSizes:
     def number_in(self, tensor: Any) -> int | None:
         """Return the number that the tensor is assumed to hold, or None."""
         known = self._known.get(tensor) if isinstance(tensor, torch.Tensor) else None
+        if isinstance(known, _Mask) and known.true_ratio in (0, 1) and tensor.dtype is torch.bool:
+            return int(known.true_ratio)
         return known if isinstance(known, int) else None
+
+    def learn_mask(self, mask: torch.Tensor, *, true_ratio: float) -> None:
+        """Learn which share of the mask is expected to be true."""
+        self._known[mask] = _Mask(true_ratio)
 
     def observe(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
         """Learn what an operator's results are likely to contain; must be called for every operator, in order."""
@@ -97,6 +104,8 @@ class AssumedSizes:
             self._learn_choice(op, args, results)
             return
         known = self._known.get(tensors[0])
+        if known is None and op == "aten.sum" and tensors[0].dtype is torch.bool:
+            known = _Mask(_TRUE_RATIO)  # so that some of them are true
         if op == "aten.unbind" and isinstance(known, _Places):
             return  # each slice has its own place
         if known is None or not results or results[0].dtype not in _INTEGERS:
@@ -139,6 +148,8 @@ class AssumedSizes:
         if op in _PRODUCTS:
             other = self._known.get(args[1]) if isinstance(args[1], torch.Tensor) else None
             return _Mask(known.true_ratio * other.true_ratio) if isinstance(other, _Mask) else None
+        if op == "aten.all" and known.true_ratio in (0, 1):
+            return known
         if op in _REDUCTIONS:
             merged = args[0].numel() / max(1, result.numel())
             return _Mask(min(1.0, known.true_ratio * merged))

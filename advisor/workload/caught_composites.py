@@ -27,12 +27,18 @@ from advisor.workload.user_error import passes_arguments_on
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 
 _NUMBERS: Mapping[Callable[..., Any], Callable[..., Any]] = {
+    torch.Tensor.__bool__: bool,
     torch.Tensor.__format__: int.__format__,
     torch.Tensor.__index__: int.__index__,
     torch.Tensor.__int__: int.__int__,
     torch.Tensor.item: int,
 }
 """Methods that ask for a tensor's number, which fake tensors lack: here it may be assumed (`AssumedSizes`)."""
+_FINITE_TESTS: Mapping[Callable[..., Any], float] = {
+    torch.isnan: 0.0, torch.Tensor.isnan: 0.0, torch.isinf: 0.0, torch.Tensor.isinf: 0.0,
+    torch.isfinite: 1.0, torch.Tensor.isfinite: 1.0,
+}  # fmt: skip
+"""Tests of values that fake tensors lack, and the share that is expected to pass: all values are taken to be finite."""
 _ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
 
 _FAST_NORM_MODULES = ("timm.layers.norm", "timm.layers.norm_act")
@@ -171,6 +177,10 @@ class Composites(TorchFunctionMode):
             return self._attention(*args, **kwargs)
         if func in _NUMBERS and (number := self._recorder.sizes.number_in(args[0])) is not None:
             return _NUMBERS[func](number, *args[1:])
+        if callable(func) and func in _FINITE_TESTS:
+            mask = func(*args, **kwargs)
+            self._recorder.sizes.learn_mask(mask, true_ratio=_FINITE_TESTS[func])
+            return mask
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)

@@ -36,6 +36,20 @@ class LoadedModel:
     """Tell the user what was assumed."""
 
 
+_WRAPPERS = {
+    "DataParallel": "module", "DistributedDataParallel": "module", "FullyShardedDataParallel": "module",
+    "OptimizedModule": "_orig_mod", "_FabricModule": "_forward_module",
+}  # fmt: skip
+"""Classes of torch and Lightning that pass calls on to the model in this attribute."""
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside of wrappers that would only lengthen the names of its parts."""
+    while (name := _WRAPPERS.get(type(model).__name__)) and isinstance(inner := getattr(model, name, None), nn.Module):
+        model = inner
+    return model
+
+
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors in nested dicts, lists and tuples, in order."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -1,7 +1,8 @@
 """Replaces functions of torch for one thread and changes settings, and always restores them."""
 
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -35,6 +36,18 @@ def switched(read: Callable[[], Any], write: Callable[[Any], object], value: Any
         yield
     finally:
         write(before)
+
+
+@contextmanager
+def with_variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables inside the `with`, unless they are set already."""
+    added = [name for name in values if name not in os.environ]
+    os.environ.update({name: values[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def in_this_thread(replacement: Any, *, otherwise: Callable[..., Any] = lambda *_, **__: None) -> Any:

@@ -19,6 +19,7 @@ from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.cpu_scratch import lstm_scratch
 from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
+from advisor.workload.loaded import unwrapped
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
 from advisor.workload.storages import CELL, BlockBytes, BlockMemory, Category, Storages, Stored
@@ -163,7 +164,7 @@ class Recorder(TorchDispatchMode):
             return
         self._blocks.enter(module)
         if len(self._stack) == 1:
-            self.phase = "forward" if id(module) in self._own else "loss"
+            self.phase = "forward" if id(unwrapped(module)) in self._own else "loss"
 
     def _on_leave(self, module: nn.Module, _: Any, result: Any) -> None:
         if self._blocks.is_block(module) and not _in_backward():

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -10,6 +10,11 @@ from advisor.files.regular_file import read_regular_file
 
 _TRAINS = frozenset({"backward", "optim"})
 """Names that only code for training uses."""
+TORCHRUN_VARIABLES: Mapping[str, str] = {
+    "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500",
+}  # fmt: skip
+"""What torchrun sets for a single process (PyTorch docs, "torchrun")."""
 _TRAINER = "Trainer"
 """The end of the class names with which libraries train: `Trainer`, `SFTTrainer`."""
 
@@ -33,6 +38,18 @@ class ScriptSource:
     def trains(self) -> bool:
         """True if the code computes gradients, makes an optimizer or uses a library's trainer."""
         return bool(self.names & _TRAINS) or any(name.endswith(_TRAINER) for name in self.names)
+
+    @cached_property
+    def needs_torchrun(self) -> bool:
+        """True if the code reads a variable that torchrun sets, and has no default for it."""
+        return any(
+            isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Load)
+            and isinstance(node.slice, ast.Constant)
+            and node.slice.value in TORCHRUN_VARIABLES
+            for tree in self._trees.values()
+            for node in ast.walk(tree)
+        )
 
     @cached_property
     def names(self) -> frozenset[str]:

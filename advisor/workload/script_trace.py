@@ -2,11 +2,12 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,12 +17,15 @@ from advisor.errors import LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
-from advisor.workload.loaded import tensors_in
-from advisor.workload.patching import patched
-from advisor.workload.script_source import ScriptSource
+from advisor.workload.import_hooks import patched_on_import
+from advisor.workload.loaded import tensors_in, unwrapped
+from advisor.workload.one_process import one_process
+from advisor.workload.patching import patched, with_variables
+from advisor.workload.script_source import TORCHRUN_VARIABLES, ScriptSource
 from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file, with_fakes, with_weights
 from advisor.workload.trace import Follower, Method, following_step, merged_workload
+from advisor.workload.training_libraries import library_patches
 from advisor.workload.user_error import is_of_user
 
 if TYPE_CHECKING:
@@ -98,6 +102,11 @@ class _Capture:
             weights,
             torch.set_grad_enabled(torch.is_grad_enabled()),
             patched(self._watch.patches(), in_all_threads=True),
+            patched_on_import(library_patches(self._watch)),
+            with_variables(TORCHRUN_VARIABLES if ScriptSource(path).needs_torchrun else {}),
+            one_process(
+                note_processes=self._watch.note_processes, note_compute_dtype=self._watch.note_gpu_compute_dtype
+            ),
             self._open,
         ):
             run_script(path, argv, on_first_forward=self._begin, with_gradients=self._mode == "training")
@@ -125,9 +134,10 @@ class _Capture:
         )
         return replace(workload, script=script)
 
-    def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begin(self, called: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = self._fake if self._method == "symbolic" else None
-        self._model = model
+        called = unwrapped(called)
+        self._model = model = _around(called) if self._mode == "training" else called
         self._inputs = tensors_in((args, kwargs))
         self._watch.begin(model, self._inputs)
         if self._mode == "inference":
@@ -135,9 +145,9 @@ class _Capture:
         self._follower = self._open.enter_context(
             following_step(model, companions=_companions(model, path=self._path), fake=fake, attention=self._attention)
         )
-        model.register_forward_pre_hook(self._on_forward, with_kwargs=True)
+        called.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         if self._mode == "inference":
-            model.register_forward_hook(lambda *_: self._end())
+            called.register_forward_hook(lambda *_: self._end())
         else:
             self._follower.optimizers.on_step = self._end
 
@@ -163,15 +173,37 @@ class _Capture:
         raise StepCaptured
 
 
+def _around(called: nn.Module) -> nn.Module:
+    """Return the outermost module with a running method that has called a part of it, as `training_step` does."""
+    found = called
+    for frame in _frames():
+        owner = frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
+        if isinstance(owner, nn.Module) and any(part is found for part in owner.modules()):
+            found = unwrapped(owner)
+    return found
+
+
+def _with_contexts(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error and those during whose handling it was raised."""
+    while error is not None:
+        yield error
+        error = error.__context__
+
+
 def _companions(model: nn.Module, *, path: Path) -> list[Any]:
     """Return the objects that the script's running functions use besides the model: optimizers, other networks."""
-    roots: list[Any] = []
+    of_script = [frame for frame in _frames() if frame.f_code.co_filename == str(path)]
+    return companions_of(
+        model, [value for frame in of_script for value in (*frame.f_locals.values(), *frame.f_globals.values())]
+    )
+
+
+def _frames() -> Iterator[FrameType]:
+    """Yield the running frames, innermost first."""
     frame = inspect.currentframe()
     while frame is not None:
-        if frame.f_code.co_filename == str(path):
-            roots += [*frame.f_locals.values(), *frame.f_globals.values()]
+        yield frame
         frame = frame.f_back
-    return companions_of(model, roots)
 
 
 def run_script(
@@ -180,9 +212,9 @@ def run_script(
     """Run `path` as `__main__` with `argv`; call `on_first_forward(module, args, kwargs)` before its first model call.
 
     The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped,
-    and so is a call under `no_grad` if `with_gradients` is set. Returns when `StepCaptured` is raised, or when the
-    script exits after calling its model. Raise `LoadError` if it ends without calling a model; other exceptions of the
-    script pass through.
+    and so is a call under `no_grad` if `with_gradients` is set. Returns when `StepCaptured` is raised, whatever the
+    script's handlers raise then, or when the script exits after calling its model. Raise `LoadError` if it ends without
+    calling a model; other exceptions of the script pass through.
     """
     call = nn.Module.__call__
     called = is_skipped = False
@@ -202,10 +234,10 @@ def run_script(
     nn.Module.__call__ = watched_call  # type: ignore[method-assign]
     try:
         import_file(path, name="__main__")
-    except StepCaptured:
-        return
-    except SystemExit as end:
-        if not called and end.code not in (None, 0):
+    except BaseException as end:
+        if any(isinstance(error, StepCaptured) for error in _with_contexts(end)):
+            return  # a trainer's own clean-up may fail on the tensors of the trace
+        if not isinstance(end, SystemExit) or not (called or end.code in (None, 0)):
             raise
     finally:
         nn.Module.__call__ = call  # type: ignore[method-assign]

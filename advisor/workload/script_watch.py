@@ -21,10 +21,12 @@ from advisor.records.device import Layout, Precision
 from advisor.records.script import Script
 from advisor.workload.patching import Patch
 from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, layout_of, plain_precision
-from advisor.workload.user_error import passes_arguments_on, place_now
+from advisor.workload.user_error import is_user_file, passes_arguments_on, place_now
 
 _UNCOMPILED_BACKENDS = ("eager", "aot_eager")
 """Backends that torch lists for debugging; they run torch's own kernels (PyTorch docs, "torch.compiler")."""
+_OF_AUTOCAST = ("autocast_mode.py", "typing_extensions.py", "warnings.py")
+"""Files of autocast's classes and of the decorator that deprecates some of them."""
 _TIMED_S = 0.5
 _TIMED_BATCHES = 8
 
@@ -37,6 +39,8 @@ class _Autocast:
     dtype: torch.dtype | None
     is_on: bool
     place: str
+    is_own: bool
+    """Written in the user's code; libraries switch autocast off around parts of a model."""
 
 
 class ScriptWatch:
@@ -47,12 +51,16 @@ class ScriptWatch:
         """The entered ones, innermost last."""
         self._autocast: _Autocast | None = None
         self._off: _Autocast | None = None
+        self._told: tuple[Precision, str] | None = None
+        self._processes = (1, "")
+        self._assumed: list[str] = []
         self._compiled: list[tuple[Any, str]] = []
         self._scaler = ""
         self._loader: tuple[DataLoader[Any], str] | None = None
         self._is_in_step = False
         self._plain: Precision = "cudnn-tf32"
         self._half: Precision | None = None
+        self._dtypes: list[str] = []
         self._layout: Layout = "nchw"
 
     def begin(self, model: nn.Module, inputs: Sequence[torch.Tensor]) -> None:
@@ -62,6 +70,7 @@ class ScriptWatch:
             self._use(autocast)
         self._plain = plain_precision()
         dtypes = {parameter.dtype for parameter in model.parameters() if parameter.dtype.is_floating_point}
+        self._dtypes = sorted(str(dtype).removeprefix("torch.") for dtype in dtypes)
         self._half = HALF_OF.get(dtypes.pop()) if len(dtypes) == 1 else None
         self._layout = layout_of((*inputs, *model.parameters()))
 
@@ -90,7 +99,11 @@ class ScriptWatch:
             seen.append(f"gradients of {script.passes} passes for each step of the optimizer")
         seen.append("no DataLoader" if self._loader is None else self._loader_text(script, *self._loader))
         yield f"seen in the script: {', '.join(seen)}"
-        if self._autocast is None and (self._off is not None or may_autocast):
+        yield from dict.fromkeys(self._assumed)
+        count, place = self._processes
+        if count > 1:
+            yield f"the script trains in {count} processes together ({place}): this is the step of one of them"
+        if self._autocast is None and self._told is None and (self._off is not None or may_autocast):
             where = f" ({self._off.place})" if self._off is not None else ""
             yield (
                 f"the script has autocast{where}, but it was not on in this run, which shows the script no GPU; if it "
@@ -108,29 +121,51 @@ class ScriptWatch:
         yield nn.Module, "compile", lambda module, *_, **settings: self._note_compiled(module, settings)
         yield DataLoader, "__iter__", self._iterate(DataLoader.__iter__)
 
+    def note_gpu_precision(self, precision: Precision) -> None:
+        """Note what a library was told to use on a GPU; it may use less here."""
+        self._told = (precision, place_now())
+
+    def note_gpu_compute_dtype(self, dtype: torch.dtype) -> None:
+        """Note the dtype in which FSDP computes with its fp32 parameters, which is taken for autocast."""
+        if precision := AUTOCAST_OF.get(dtype):
+            self.note_gpu_precision(precision)
+
+    def note_processes(self, count: int) -> None:
+        """Note that the script trains in `count` processes together; one of them is traced."""
+        if count > self._processes[0]:
+            self._processes = (count, place_now())
+
+    def note(self, text: str) -> None:
+        """Note what was assumed, in words."""
+        self._assumed.append(text)
+
     # -- precision ----------------------------------------------------------------------------------------------------
 
     def _use(self, autocast: _Autocast) -> None:
         if autocast.is_on:
             self._autocast = self._autocast or autocast
-        else:
+        elif autocast.is_own:
             self._off = self._off or autocast
 
     def _precisions(self) -> tuple[Precision, Precision]:
         """Return the precision on GPUs and on CPUs. Autocast for CUDA is off without it; its default is fp16."""
         used = self._autocast
         if used is None:
-            return (self._half, self._half) if self._half else (self._plain, "fp32")
-        on_gpu = AUTOCAST_OF.get(used.dtype, "amp-fp16")
+            on_gpu, on_cpu = (self._half, self._half) if self._half else (self._plain, "fp32")
+            return self._told[0] if self._told else on_gpu, on_cpu
+        on_gpu = self._told[0] if self._told else AUTOCAST_OF.get(used.dtype, "amp-fp16")
         return on_gpu, AUTOCAST_OF.get(used.dtype, "amp-bf16") if used.device == "cpu" else "fp32"
 
     def _precision_text(self, script: Script) -> str:
-        if self._autocast is not None:
+        place = self._told[1] if self._told else self._autocast.place if self._autocast else None
+        if place is not None:
             kind = "fp16" if script.gpu_precision == "amp-fp16" else "bf16"
             scaled = f" with scaled gradients ({self._scaler})" if self._scaler else ""
-            return f"autocast in {kind} ({self._autocast.place}){scaled}"
+            return f"autocast in {kind} ({place}){scaled}"
         if script.gpu_precision in HALF_OF.values():
             return f"a model in {script.gpu_precision}"
+        if len(self._dtypes) > 1:
+            return f"parameters in {' and '.join(self._dtypes)}, without autocast"
         text = {"cudnn-tf32": "fp32 without autocast", "tf32": "fp32 with TF32, without autocast"}
         return text.get(str(script.gpu_precision), "fp32 without TF32 or autocast")
 
@@ -142,7 +177,9 @@ class ScriptWatch:
             enabled: bool = True,
             cache_enabled: bool | None = None,
         ) -> None:
-            autocast.advisor_seen = _Autocast(device=device_type, dtype=dtype, is_on=bool(enabled), place=place_now())
+            autocast.advisor_seen = _Autocast(
+                device=device_type, dtype=dtype, is_on=bool(enabled), place=place_now(), is_own=_is_called_by_user()
+            )
             init(autocast, device_type, dtype=dtype, enabled=False, cache_enabled=cache_enabled)
 
         return noted
@@ -233,13 +270,22 @@ def _noting(note: Callable[..., None], function: Callable[..., Any]) -> Callable
     return noted
 
 
+def _is_called_by_user() -> bool:
+    """Return True if the caller, apart from the classes of autocast, is the user's code and not a library's."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.endswith((__file__, *_OF_AUTOCAST)):
+        frame = frame.f_back
+    return frame is not None and is_user_file(frame.f_code.co_filename)
+
+
 def _loader_s_per_sample(loader: DataLoader[Any], *, batch: int) -> float | None:
     """Return the median time in which one thread loads a sample of the step's batches; None if that cannot be told.
 
     The script has loaded its first batch in the same way before. A stream cannot be read a second time.
     """
     batches = loader.batch_sampler
-    if batches is None or loader.batch_size != batch or isinstance(loader.dataset, IterableDataset):
+    loaded = loader.batch_size or getattr(batches, "batch_size", None)  # as Accelerate makes loaders
+    if batches is None or loaded != batch or isinstance(loader.dataset, IterableDataset):
         return None
     fetcher = _MapDatasetFetcher(loader.dataset, True, loader.collate_fn, False)
     threads = torch.get_num_threads()

@@ -58,6 +58,10 @@ _IMAGE_DIMS = 4
 
 def plain_precision() -> Precision:
     """Return what torch's settings for TF32 make of fp32 on a GPU that has it."""
+    matmul = torch.backends.cuda.matmul
+    if hasattr(matmul, "fp32_precision"):  # since torch 2.9; the older functions fail once this has been set
+        conv = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+        return "tf32" if matmul.fp32_precision == "tf32" else "cudnn-tf32" if conv == "tf32" else "fp32"
     if torch.get_float32_matmul_precision() != "highest":
         return "tf32"
     return "cudnn-tf32" if torch.backends.cudnn.allow_tf32 else "fp32"

@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -211,9 +211,10 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
     from advisor.workload.no_weights import weights_left_out
+    from advisor.workload.one_process import one_process
 
     count: dict[str, Any] = {}
-    with cuda_redirected(), weights_left_out() as notes:
+    with cuda_redirected(), weights_left_out() as notes, nullcontext() if request.run else one_process():
         if request.run:
             from advisor.workload.script_trace import trace_script
 
@@ -251,6 +252,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
 def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Iterator[None]:
     """Turn errors of the user's code into a `TraceError` that says what inputs the model was given."""
     from advisor.workload.inputs import describe_inputs
+    from advisor.workload.lightning_module import is_lightning_class
 
     try:
         yield
@@ -258,7 +260,10 @@ def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Itera
         if not is_of_user(error):
             raise
         given = describe_inputs(loaded.make_inputs(request.batch or loaded.batch))
-        failure = explain(error, what=f"{request.source}: a step failed", hint=f"the model was given {given}")
+        hint = f"the model was given {given}"
+        if request.mode == "training" and is_lightning_class(type(loaded.model)):
+            hint += "; training_step takes a batch of the data loader: let example_inputs(batch) return one"
+        failure = explain(error, what=f"{request.source}: a step failed", hint=hint)
         raise TraceError(failure.message, hint=failure.hint) from error
 
 

@@ -3,6 +3,7 @@
 import inspect
 import linecache
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -33,6 +34,12 @@ NO_NETWORK_HINT = (
     "run the code by itself once, where there is a network: its data and tokenizers are then on this disk. Weights are "
     "never needed; a model of transformers needs its config only"
 )
+_PACKAGES = {
+    "PIL": "pillow", "cv2": "opencv-python", "lightning_fabric": "lightning", "pytorch_lightning": "pytorch-lightning",
+    "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
+}  # fmt: skip
+"""Packages that are not called as their modules."""
+_PIP_INSTALL = re.compile(r"pip install [^`'\"\n]+")
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
 
 
@@ -190,15 +197,25 @@ def _summary(error: BaseException, text: str) -> str:
     return f"{name}: {message}" if message else name
 
 
+def _install_command(error: ImportError, text: str) -> str:
+    """Return pip's command for a missing package; "" if the error names none."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        upgrade = "--upgrade " if package != error.name else ""  # the package is there, and a part of it is not
+        return f"pip install {upgrade}{_PACKAGES.get(package, package)}"
+    advised = _PIP_INSTALL.search(text)  # as transformers writes it
+    return advised[0].strip() if advised else ""
+
+
 def _hint(error: BaseException, text: str, frames: Sequence[str]) -> str:
     if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
         return "define a factory `get_model()` or a class: it is built without allocating its weights"
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"install {error.name} into {sys.prefix}, or run advise in the model's environment"
     if isinstance(error, ImportError) and "relative import" in text:
         return "name a file outside the package that imports the model from it"
     if _lacks_network(error):
         return NO_NETWORK_HINT
+    if isinstance(error, ImportError) and (command := _install_command(error, text)):
+        return f"`{command}` in {sys.prefix}, or run advise in the model's environment"
     if isinstance(error, EOFError):
         return "the file has no terminal here: its input is empty"
     # Code that requires a GPU: `assert torch.cuda.is_available()`, or a query of GPU properties.

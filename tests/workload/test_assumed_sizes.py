@@ -124,3 +124,33 @@ def test_an_odd_batch_still_gives_a_size(count):
     workload = traced(model, lambda size: torch.randn(size, 8), batch=count, batch_is_fixed=True)
     [row] = rows_of(workload, "aten.addmm")
     assert row.inputs[1].shape[0] == round(count * 0.5)
+
+
+@pytest.mark.parametrize(
+    "is_bad",
+    [
+        lambda x: torch.isnan(x.sum()) or torch.isinf(x.sum()),
+        lambda x: x.isnan().any(),
+        lambda x: not torch.isfinite(x).all(),
+        lambda x: torch.isnan(x).any().item(),
+    ],
+)
+def test_values_are_taken_to_be_finite(is_bad):
+    def forward(self, x):
+        if is_bad(x):
+            raise AssertionError("a value is not finite")
+        return self.inner(x)
+
+    workload = traced(Calls(forward, inner=nn.Linear(8, 4)), lambda size: torch.randn(size, 8))
+    assert workload.method in ("fake", "symbolic")
+
+
+def test_of_a_mask_some_are_true_but_their_number_is_not_one():
+    def forward(self, x):
+        count = (x[:, 0] > 0).sum()
+        if not count > 0:
+            raise AssertionError("the mask selects nothing")
+        return self.inner(x[: int(count)])
+
+    workload = traced(Calls(forward, inner=nn.Linear(8, 4)), lambda size: torch.randn(size, 8), batch=40)
+    assert workload.method == "cpu_step"  # which knows the number

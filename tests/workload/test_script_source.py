@@ -34,6 +34,16 @@ def test_code_trains_if_it_has_what_only_training_needs(tmp_path: Path) -> None:
     assert not trains("model.eval()\nmodel(x)\n# loss.backward()\nprint('optim')\n")
 
 
+def test_variables_of_torchrun_without_a_default_are_needed(tmp_path: Path) -> None:
+    def needs(text: str) -> bool:
+        return ScriptSource(write(tmp_path, main=text)).needs_torchrun
+
+    assert needs("import os\nrank = int(os.environ['LOCAL_RANK'])")
+    assert not needs("import os\nrank = os.environ.get('LOCAL_RANK', 0)")
+    assert not needs("import os\nos.environ['MASTER_ADDR'] = 'localhost'")
+    assert not needs("rank = settings['rank']")
+
+
 def test_code_that_is_no_python_says_nothing(tmp_path: Path) -> None:
     source = ScriptSource(write(tmp_path, main="def broken(:\n"))
     assert (source.imports, source.trains) == ((), False)

@@ -194,3 +194,53 @@ Net(16)(torch.randn(4, 8))
     with pytest.raises(NameError, match="_look_up"):
         trace_script(path, [], mode="inference")
     assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_part_that_a_method_of_the_model_calls_has_its_name_in_the_model(script):
+    path = script("""
+        class Learner(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net, self.head = Net(16), nn.Linear(4, 2)
+
+            def training_step(self, x):
+                return self.head(self.net(x)).mean()
+
+        model = Learner()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(1000):
+            model.training_step(torch.randn(4, 8)).backward()
+            optimizer.step()
+        """)
+    workload = trace_script(path, [], mode="training")
+    assert {row.module for row in workload.rows if row.op == "aten.addmm"} == {"net.first", "net.second", "head"}
+    assert workload.parameter_count == 212 + 4 * 2 + 2
+    assert workload.batch == 4
+
+
+def test_a_trainer_that_fails_to_clean_up_after_the_step_does_not_matter(script):
+    path = script("""
+        model = Net(16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        try:
+            for _ in range(1000):
+                model(torch.randn(4, 8)).mean().backward()
+                optimizer.step()
+        except BaseException:
+            raise RuntimeError("cannot save")
+        """)
+    assert trace_script(path, [], mode="training").method == "symbolic"
+
+
+def test_a_loss_that_is_checked_for_nan_needs_no_real_step(script):
+    path = script("""
+        model = Net(16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(1000):
+            loss = model(torch.randn(4, 8)).mean()
+            if torch.isnan(loss) or torch.isinf(loss):
+                sys.exit("diverged")
+            loss.backward()
+            optimizer.step()
+        """)
+    assert trace_script(path, [], mode="training").method == "symbolic"

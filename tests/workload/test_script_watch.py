@@ -11,7 +11,7 @@ from advisor.records.script import Script
 from advisor.records.workload import Mode, Workload
 from advisor.workload.cuda_redirect import cuda_redirected
 from advisor.workload.script_trace import NoTrainingStepError, trace_script
-from tests.workload.tracing import op_counts
+from tests.workload.tracing import op_counts, tf32_settings_kept
 
 HEAD = """
 import torch
@@ -104,6 +104,40 @@ def test_autocast_that_is_off_without_a_gpu_is_doubted(traced) -> None:
     found = traced(TRAINING.format(context="with torch.autocast('cuda', enabled=False):", model="model"))
     plain = traced(TRAINING.format(context="if True:", model="model"))
     assert [any("--precision amp-bf16" in note for note in one.assumptions) for one in (found, plain)] == [True, False]
+
+
+def test_autocast_that_a_library_switches_off_says_nothing_about_the_script(traced) -> None:
+    workload = traced("""\
+        from torch.utils.checkpoint import checkpoint
+        for _ in range(1000):
+            checkpoint(model, torch.randn(4, 8), use_reentrant=False).mean().backward()
+            optimizer.step()
+        """)  # fmt: skip
+    assert not any("--precision amp-bf16" in note for note in workload.assumptions)
+
+
+def test_parameters_of_several_dtypes_are_named(traced) -> None:
+    workload = traced("""\
+        class Mixed(Net):
+            def forward(self, x):
+                return self.second(self.first(x.bfloat16()).float())
+
+        mixed = Mixed()
+        mixed.first.bfloat16()
+        with torch.no_grad():
+            mixed(torch.randn(4, 8))
+        """, mode="inference")  # fmt: skip
+    assert script_of(workload).gpu_precision == "cudnn-tf32"
+    assert any("bfloat16 and float32" in note for note in workload.assumptions)
+
+
+def test_torchs_newer_settings_for_tf32_are_seen_too(traced) -> None:
+    if not hasattr(torch.backends, "fp32_precision"):
+        pytest.skip("torch has them since 2.9")
+    body = "torch.backends.fp32_precision = {!r}\nwith torch.no_grad():\n    model(torch.randn(4, 8))\n"
+    with tf32_settings_kept():
+        seen = [script_of(traced(body.format(choice), mode="inference")).gpu_precision for choice in ("tf32", "ieee")]
+    assert seen == ["tf32", "fp32"]
 
 
 def test_a_model_in_half_and_settings_for_tf32_are_seen(traced, monkeypatch) -> None:

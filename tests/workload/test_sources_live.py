@@ -24,6 +24,10 @@ def test_what_the_user_gives_is_what_the_tracer_gets() -> None:
     assert loaded.notes == ()
 
 
+def test_wrappers_around_the_model_are_left_out() -> None:
+    assert load_live(nn.DataParallel(MODEL), INPUTS).model is MODEL
+
+
 def test_an_optimizer_object_stands_for_its_kind_and_settings() -> None:
     given = torch.optim.AdamW(nn.Linear(1, 1).parameters(), lr=0.25, weight_decay=0.5)
     made = load_live(MODEL, INPUTS, optimizer=given).optimizer

@@ -147,6 +147,19 @@ def test_several_models_are_listed_with_how_to_choose(load_text: LoadText) -> No
     assert "net.py::Other" in caught.value.hint
 
 
+def test_a_lightning_module_wins_over_the_networks_that_it_trains(load_text: LoadText) -> None:
+    learner = """
+    LightningModule = type("LightningModule", (nn.Module,), {"__module__": "lightning"})
+
+    class Learner(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = Net(9)
+    """
+    loaded = load_text(NET + learner)
+    assert (type(loaded.model).__name__, width(loaded)) == ("Learner", 9)
+
+
 def test_several_factories_are_listed_too(load_text: LoadText) -> None:
     with pytest.raises(LoadError, match="several models: get_model, make_model"):
         load_text(NET + "\n    def make_model(): pass\n    def get_model(): pass\n")

@@ -105,14 +105,18 @@ def scales_its_gradients(model, batch, optimizer):
     scaler.update()
 
 
-@pytest.mark.parametrize(
-    "step", [branches_on_the_loss, stops_at_nan, prints_the_loss, takes_it_to_numpy, scales_its_gradients]
-)
+@pytest.mark.parametrize("step", [branches_on_the_loss, prints_the_loss, takes_it_to_numpy, scales_its_gradients])
 def test_a_value_that_something_depends_on_takes_a_real_step(step):
     workload = train(step)
     assert workload.method == "cpu_step"
     assert_whole_step(workload)
     assert REAL_STEP in workload.assumptions
+
+
+def test_a_loss_is_taken_to_be_a_number():
+    workload = train(stops_at_nan)
+    assert workload.method == "fake"
+    assert_whole_step(workload)
 
 
 def test_a_real_step_is_of_few_samples():

@@ -72,7 +72,9 @@ def test_a_syntax_error_shows_the_line_with_a_caret(tmp_path: Path, monkeypatch:
     [
         ("raise MemoryError", "get_model"),
         ("torch.empty(2**45)", "get_model"),
-        ("import nonesuch", "install nonesuch"),
+        ("import nonesuch", "`pip install nonesuch`"),
+        ("raise ModuleNotFoundError(name='pytorch_lightning.core')", "`pip install --upgrade pytorch-lightning`"),
+        ("raise ImportError('Trainer requires it: run `pip install accelerate -U`')", "`pip install accelerate -U` in"),
         ("from . import x", "outside the package"),
         ("raise EOFError", "no terminal"),
         ("raise __import__('urllib.error').error.URLError('no route')", "Weights are never needed"),

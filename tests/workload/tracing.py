@@ -1,6 +1,7 @@
 """Small models, their steps and what was traced of them."""
 
 from collections import Counter
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -53,6 +54,18 @@ def flops_by_op(workload, *, batch):
     for row in workload.rows:
         flops[row.op] += row.count * row_cost(row, batch=batch).flops
     return flops
+
+
+@contextmanager
+def tf32_settings_kept():
+    """Put torch's newer settings for TF32 back, which it has since 2.9; the first one sets the others."""
+    owners = [torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]
+    before = [owner.fp32_precision for owner in owners]
+    try:
+        yield
+    finally:
+        for owner, precision in zip(owners, before, strict=True):
+            owner.fp32_precision = precision
 
 
 class Calls(nn.Module):

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from advisor.errors import LoadError
+from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
-from advisor.workload.loaded import LoadedModel
+from advisor.workload.lightning_module import is_lightning_class, lightning_train_step
+from advisor.workload.loaded import LoadedModel, unwrapped
 
 _ARGUMENTS = {"loss": ("output", "batch"), "optimizer": ("parameters",), "train_step": ("model", "batch")}
 
@@ -24,9 +26,13 @@ def load_live(
     loss: Any = None,
     optimizer: Any = None,
     train_step: Any = None,
+    mode: Mode = "inference",
     notes: Sequence[str] = (),
 ) -> LoadedModel:
     """Return the model ready to be traced; `specs` take precedence over `example_inputs`.
+
+    Wrappers as of DDP are left out. A LightningModule trains by its own step, unless `train_step` is given. Its
+    `example_input_array` is the input of its forward, and of its step if there are no `example_inputs`.
 
     `optimizer` is a function of the parameters, or an optimizer whose settings are copied. A file may use these names
     for something else, so objects that cannot be called as needed are ignored with a note. Raise `LoadError` if there
@@ -35,6 +41,12 @@ def load_live(
     if not isinstance(model, nn.Module):
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise LoadError(f"the model is {found}, not a torch.nn.Module", hint="pass the model itself")
+    model = unwrapped(model)
+    if is_lightning_class(type(model)):
+        getattr(model, "configure_model", lambda: None)()
+        train_step = train_step or lightning_train_step
+        own = getattr(model, "example_input_array", None)
+        example_inputs = own if example_inputs is None or (mode == "inference" and own is not None) else example_inputs
     plan = _plan(model, example_inputs, specs)
     if isinstance(optimizer, torch.optim.Optimizer):
         optimizer = _same_kind_of(optimizer)

@@ -20,6 +20,7 @@ from advisor.files.regular_file import read_regular_file
 from advisor.records.workload import Attention, Mode
 from advisor.workload.factory import FACTORIES, Arguments, split_call
 from advisor.workload.input_spec import InputSpec
+from advisor.workload.lightning_module import is_lightning_class
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.installed import declare_operators_on_import
 from advisor.workload.sources.live import load_live
@@ -52,6 +53,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         loss=getattr(module, "loss", None),
         optimizer=getattr(module, "optimizer", None),
         train_step=getattr(module, "train_step", None),
+        mode=mode,
     )
 
 
@@ -191,13 +193,14 @@ def _named(module: types.ModuleType, name: str, path: str) -> Any:
 
 
 def _only(module: types.ModuleType, path: str) -> Any:
-    """Return `model`, or the only factory, or the only class that needs no arguments."""
+    """Return `model`, or the only factory, LightningModule or class that needs no arguments."""
     model = getattr(module, "model", None)
     if isinstance(model, nn.Module) or callable(model):
         return model
     classes = _classes(module)
     ready = [kind for kind in classes if not any(map(_is_required, _parameters(kind)))]
-    found = _factories(module) or [kind.__name__ for kind in ready]
+    learners = [kind for kind in ready if is_lightning_class(kind)]  # beside the networks that they train
+    found = _factories(module) or [kind.__name__ for kind in (learners if len(learners) == 1 else ready)]
     if len(found) == 1:
         return getattr(module, found[0])
     if found:

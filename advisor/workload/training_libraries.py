@@ -1,0 +1,110 @@
+"""Reads what trainers of transformers, Accelerate and Lightning are told, and lets them run on this CPU.
+
+Without a GPU they would refuse some of their settings or change them. The libraries need not be installed.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, Protocol
+
+from advisor.records.device import Precision
+from advisor.workload.import_hooks import PatchesOf
+from advisor.workload.low_bit_optimizer import low_bit_optimizer
+from advisor.workload.patching import Patch
+from advisor.workload.user_error import passes_arguments_on
+
+_PRECISIONS: Mapping[str, Precision] = {
+    "fp16": "amp-fp16", "16": "amp-fp16", "16-mixed": "amp-fp16",
+    "bf16": "amp-bf16", "bf16-mixed": "amp-bf16",
+}  # fmt: skip
+"""Autocast in the words of Accelerate and Lightning."""
+_ON_ONE_CPU = {"accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto"}
+"""Arguments of Lightning with which one process runs here."""
+
+
+class Notes(Protocol):
+    """Takes what the libraries were told."""
+
+    def note_gpu_precision(self, precision: Precision) -> None:
+        """Note the precision on a GPU."""
+
+    def note_processes(self, count: int) -> None:
+        """Note how many processes train together."""
+
+    def note(self, text: str) -> None:
+        """Note what was assumed, in words."""
+
+
+def library_patches(notes: Notes) -> dict[str, PatchesOf]:
+    """Return the patches by the module that they belong to."""
+
+    def trainer(module: ModuleType) -> Iterator[Patch]:
+        owner = getattr(module, "Trainer", None) or module.Fabric
+        yield owner, "__init__", _lightning_init(owner.__init__, notes)
+
+    def accelerator(module: ModuleType) -> Iterator[Patch]:
+        yield module.Accelerator, "__init__", _accelerator_init(module.Accelerator.__init__, notes)
+
+    return {
+        "transformers.training_args": _training_arguments,
+        "transformers.trainer": lambda module: _low_bit_optimizers(module, notes),
+        "accelerate.accelerator": accelerator,
+        **{f"{lightning}.trainer.trainer": trainer for lightning in ("lightning.pytorch", "pytorch_lightning")},
+        **{f"{lightning}.core.module": _unlogged for lightning in ("lightning.pytorch", "pytorch_lightning")},
+        **{f"{fabric}.fabric": trainer for fabric in ("lightning.fabric", "lightning_fabric")},
+    }
+
+
+def _training_arguments(module: ModuleType) -> Iterator[Patch]:
+    """Let TrainingArguments accept bf16 and tf32 without a GPU."""
+    for name in ("is_torch_bf16_gpu_available", "is_torch_tf32_available"):
+        if hasattr(module, name):
+            yield module, name, lambda: True
+
+
+def _low_bit_optimizers(module: ModuleType, notes: Notes) -> Iterator[Patch]:
+    """Stand in for the optimizers of bitsandbytes and torchao, which need their packages and mostly a GPU."""
+    choose = module.Trainer.get_optimizer_cls_and_kwargs
+
+    @functools.wraps(choose)
+    @passes_arguments_on
+    def chosen(args: Any, model: Any = None) -> Any:
+        low_bit = low_bit_optimizer(str(getattr(args.optim, "value", args.optim)), model)
+        if low_bit is None:
+            return choose(args, model)
+        notes.note(f"{low_bit.__name__} is counted by its state and one pass over the parameters")
+        return low_bit, {"lr": args.learning_rate}
+
+    yield module.Trainer, "get_optimizer_cls_and_kwargs", staticmethod(chosen)
+
+
+def _accelerator_init(init: Callable[..., None], notes: Notes) -> Callable[..., None]:
+    @functools.wraps(init)
+    @passes_arguments_on
+    def noted(accelerator: Any, *args: Any, **settings: Any) -> None:
+        init(accelerator, *args, **settings)
+        if precision := _PRECISIONS.get(accelerator.mixed_precision):
+            notes.note_gpu_precision(precision)
+
+    return noted
+
+
+def _lightning_init(init: Callable[..., None], notes: Notes) -> Callable[..., None]:
+    @functools.wraps(init)
+    @passes_arguments_on
+    def noted(trainer: Any, *args: Any, **settings: Any) -> None:
+        if precision := _PRECISIONS.get(str(settings.get("precision"))):
+            notes.note_gpu_precision(precision)
+        devices, node_count = settings.get("devices", 1), settings.get("num_nodes", 1)
+        per_node = len(devices) if isinstance(devices, list) else int(devices) if str(devices).isdigit() else 1
+        notes.note_processes(per_node * node_count)
+        init(trainer, *args, **{**settings, **_ON_ONE_CPU})
+
+    return noted
+
+
+def _unlogged(module: ModuleType) -> Iterator[Patch]:
+    """Log nothing: metrics are kept in real tensors, and what they cost is nothing beside a step."""
+    for name in ("log", "log_dict"):
+        yield module.LightningModule, name, lambda *_, **__: None
