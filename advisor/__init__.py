@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.api import breakeven, explain, memory, observe, recommend, save_report
+    from advisor.api import breakeven, explain, fits, memory, observe, recommend, save_report
     from advisor.records.answer import Recommendation
 
 __version__ = "0.1.0"
 __all__ = [
-    "AdvisorError", "Recommendation", "__version__", "breakeven", "explain", "memory", "observe", "recommend",
-    "save_report",
+    "AdvisorError", "Recommendation", "__version__", "breakeven", "explain", "fits", "memory", "observe",
+    "recommend", "save_report",
 ]  # fmt: skip
 
 
