@@ -316,6 +316,9 @@ class Parts(nn.Module):
         self.used = used
         self.body, self.head, self.loss = nn.Linear(8, 8), nn.Linear(8, 4), nn.MSELoss()
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.step(x)
+
     def step(self, x: torch.Tensor) -> torch.Tensor:
         for name in self.used:
             x = getattr(self, name)(x)
@@ -330,6 +333,8 @@ def test_the_only_part_that_a_step_calls_is_observed_in_place_of_the_whole(
     model, cost = Parts(*used), RunCost(provider="aws", say=said.append)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     cost.begin([model, *model.children()], step=0, step_count=25)
+    with torch.no_grad():
+        model(torch.ones(4, 8))  # an evaluation, which calls the whole
     for step in range(1, 26):
         x = torch.ones(4, 8, requires_grad=True)
         model.step(x).backward()
