@@ -1,6 +1,7 @@
 """`advise memory` and `advisor.memory`, on toy devices and from a model file to the verdict."""
 
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -238,6 +239,19 @@ def test_fits_leaves_the_model_and_the_random_state_as_they_are() -> None:
     assert torch.equal(random, torch.get_rng_state())
     assert not model.training
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_fits_allocates_none_of_what_the_step_needs() -> None:
+    def peak_bytes() -> int:
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    with torch.device("meta"):
+        model = nn.Linear(2**16, 2**16)
+    before = peak_bytes()
+    found = advisor.fits(model, lambda batch=64: torch.zeros(batch, 2**16), device="t4", mode="training")
+    assert found.needed_bytes is not None
+    assert found.needed_bytes > 4 * 2**34  # weights, gradients and two states of AdamW with 2^32 values of 4 bytes
+    assert peak_bytes() - before < 2**30
 
 
 @pytest.mark.parametrize("given", [{"device": "t5"}, {"device": ["t4", "a10g"]}, {"device": "t4", "batch": "1..8"}])
