@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -10,6 +12,7 @@ from advisor.answers import break_even, explanation, full_report, memory_fit, ra
 from advisor.answers.observation import Observed
 from advisor.errors import UsageError
 from advisor.files.whole_file import write_whole
+from advisor.machine.this_machine import this_machine
 from advisor.question.from_model import question_from_model
 from advisor.question.from_source import question_from_source
 from advisor.question.keywords import Keywords, RankKeywords
@@ -17,8 +20,9 @@ from advisor.question.option_values import names_of, options_of
 from advisor.question.record import Question
 from advisor.records.answer import Recommendation
 from advisor.records.break_even_curves import BreakEven
-from advisor.records.device_memory import MemoryAnswer
+from advisor.records.device_memory import FitAnswer, MemoryAnswer
 from advisor.records.explained_step import Explanation
+from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 
 if TYPE_CHECKING:
@@ -90,6 +94,27 @@ def memory(
     memory_fit.check_one_batch(options)
     question = _question(model, example_inputs, options, keywords, read_machine=None)
     return memory_fit.memory_fit(question, on=names_of(on))
+
+
+@_listing(Keywords)
+def fits(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpack[Keywords]) -> FitAnswer:
+    """Say in a sentence whether a step of `model` fits one device; the answer is true if it surely does.
+
+    `device` names a device or an instance, by default this machine's first GPU, or its CPU. The other keywords are as
+    `memory` takes them, and the figures are those of `memory`. Nothing is allocated: the step runs on fake tensors
+    only. What the model's code raises there gives the verdict "unknown" with the reason. Raises `UsageError` for a
+    device that does not exist and for options that cannot be used.
+    """
+    options = options_of(keywords, function="fits")
+    memory_fit.check_one_batch(options)
+    name, *more = options.device or (LOCAL,)
+    if more:
+        raise UsageError(f"device: fits checks one device, found {len(more) + 1}", hint="memory(on=...) checks several")
+    read_machine = this_machine if name.casefold() == LOCAL else None
+    options = replace(options, device=(), no_calibrate=True)
+    how = {} if isinstance(model, str) else {"real_step": False}  # a source is traced in a process of its own
+    ask = partial(_question, model, example_inputs, options, keywords, on=(name,), read_machine=read_machine, **how)
+    return memory_fit.fit_on(name, ask)
 
 
 @_listing(Keywords)

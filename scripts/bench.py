@@ -19,7 +19,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[1]
 ADVISE = [str(Path(sys.executable).parent / "advise")]
@@ -59,6 +61,7 @@ def main() -> None:
             ranking_many(scratch),
             breaking_even(),
             tracing(),
+            *following(),
             *large,
         ]
     table = as_markdown(results)
@@ -219,6 +222,68 @@ def tracing() -> Result:
     )
 
 
+def following() -> list[Result]:
+    """Time what `advisor.TrainerCallback` adds to a step of a small network, while it observes and afterwards.
+
+    Its hooks and events are called alone, as often as a step calls them: the difference of two loops would be noise.
+    """
+    import torch
+
+    import advisor
+
+    sys.path.insert(0, str(ROOT / "examples"))
+    example = import_module("small_cnn")
+    model, images = example.get_model(), example.example_inputs()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    callback = advisor.TrainerCallback(say=str)
+    state = SimpleNamespace(global_step=0, max_steps=1000, is_world_process_zero=True)
+    given = (SimpleNamespace(world_size=1, dataloader_num_workers=0, torch_compile=False), state, None)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(images).mean().backward()
+        optimizer.step()
+
+    def events() -> None:
+        callback.on_step_begin(*given)
+        callback.on_step_end(*given)
+
+    def observed() -> float:
+        state.global_step = 0
+        callback.on_train_begin(*given, model=model)
+        (observer,) = callback._observers
+
+        def hooks() -> None:
+            observer._before_call(model, (images,), {})
+            observer._inside_call(model[0], (images,))
+            observer._after_call(model, (images,), None)
+            observer._after_optimizer(optimizer, (), {})
+            events()
+
+        taken_s = per_call_s(hooks)
+        callback.end()
+        return taken_s
+
+    def afterwards() -> float:
+        state.global_step = 0
+        callback.on_train_begin(*given, model=model)
+        callback.end()
+        state.global_step = 500
+        return per_call_s(events)
+
+    def per_call_s(run: Callable[[], None], count: int = 20) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        return (time.perf_counter() - start) / count
+
+    what = "TrainerCallback, {} / a training step of examples/small_cnn.py at batch 64"
+    return [
+        _ratio(what.format("a step that it observes"), observed, lambda: per_call_s(step), most=0.01),
+        _ratio(what.format("a later step"), afterwards, lambda: per_call_s(step), most=0.01),
+    ]
+
+
 def seventy_billion(scratch: Path) -> list[Result]:
     """Measure the time and peak memory of a training profile of a 70-billion-parameter transformer, without caches."""
     model = scratch / "seventy_billion.py"
@@ -295,7 +360,7 @@ def _ratio(
         what=what,
         subject=_with_spread(subjects),
         reference=_with_spread(references),
-        ratio=f"{ratio:.2f}",
+        ratio=f"{ratio:.2f}" if ratio >= 0.01 else f"{ratio:.5f}",
         bar=f"at most {most:g}",
         is_met=ratio <= most,
     )
@@ -317,7 +382,9 @@ def _absolute(what: str, subject: Callable[[], float], *, most_s: float) -> Resu
 
 def _with_spread(times_s: Sequence[float]) -> str:
     ordered = sorted(times_s)
-    return f"{statistics.median(ordered) * 1e3:.0f} ms [{ordered[0] * 1e3:.0f}-{ordered[-1] * 1e3:.0f}]"
+    mid, low, high = (one * 1e3 for one in (statistics.median(ordered), ordered[0], ordered[-1]))
+    decimals = 0 if mid >= 1 else 4
+    return f"{mid:.{decimals}f} ms [{low:.{decimals}f}-{high:.{decimals}f}]"
 
 
 def as_markdown(results: Sequence[Result]) -> str:

@@ -10,7 +10,7 @@ from tests.model_files import TWO_LAYERS, Write
 
 
 def test_dir_lists_the_public_functions() -> None:
-    assert {"recommend", "explain", "memory", "breakeven", "observe", "save_report"} <= set(dir(advisor))
+    assert {"recommend", "explain", "memory", "breakeven", "fits", "observe", "save_report"} <= set(dir(advisor))
     assert all(hasattr(advisor, name) for name in dir(advisor))
 
 

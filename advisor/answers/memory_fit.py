@@ -1,6 +1,6 @@
 """Says whether a step fits the memory of devices, and what would make it fit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import chain
@@ -12,8 +12,9 @@ from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.job import job_for, price_kind_of
 from advisor.cost.quotes import plan_at
 from advisor.cost.selection import select_offers
+from advisor.devices.local_device import local_devices
 from advisor.devices.named_machine import NamedMachine, named_machine
-from advisor.errors import NothingFitsError, UsageError
+from advisor.errors import AdvisorError, NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.precision import width_of
@@ -22,8 +23,16 @@ from advisor.question.from_source import profiled_batch
 from advisor.question.record import Question
 from advisor.records.answer import QuotedDevice
 from advisor.records.device import Precision
-from advisor.records.device_memory import MEMORY_SCHEMA_VERSION, DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
+from advisor.records.device_memory import (
+    MEMORY_SCHEMA_VERSION,
+    DeviceMemory,
+    FitAnswer,
+    MemoryAnswer,
+    MemoryTerm,
+    Remedy,
+)
 from advisor.records.flag_values import single_batch_of
+from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.scale import Plan
@@ -33,6 +42,7 @@ from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
 from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.spread_out import pass_batches
+from advisor.workload.user_error import explain, is_of_user
 
 
 def check_one_batch(options: Options) -> None:
@@ -50,7 +60,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
     """
     workload, options, catalog = question.workload, question.options, question.catalog
     batch = profiled_batch(workload, single_batch_of(options.batch))
-    machines = [named_machine(name, catalog) for name in on] or _on_offer(options, catalog)
+    machines = [_named(name, question) for name in on] or _on_offer(options, catalog)
     predictions = predict_on_all(
         workload,
         devices=[machine.device for machine in machines],
@@ -85,6 +95,49 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         notes=(*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())),
         generation=workload.generation,
     )
+
+
+def fit_on(name: str, ask: Callable[[], Question]) -> FitAnswer:
+    """Say whether the step of the question that `ask` returns fits the device of this name.
+
+    A step that cannot be traced or predicted has the verdict "unknown", with the reason. Raises `UsageError` for a name
+    or an option that cannot be used.
+    """
+    try:
+        question = ask()
+        memory = memory_fit(question, on=(name,))
+    except UsageError:
+        raise
+    except AdvisorError as error:
+        return FitAnswer(on=name, reason=error.message)
+    except Exception as error:  # the model's code runs in there, and may raise anything
+        if not is_of_user(error):
+            raise
+        return FitAnswer(on=name, reason=explain(error, what="its code fails on fake tensors").message)
+    (device,) = memory.devices
+    larger = None if device.verdict == "fits" else _larger(device, question)
+    return FitAnswer(on=name, memory=memory, larger=larger)
+
+
+def _larger(device: DeviceMemory, question: Question) -> DeviceMemory | None:
+    """Return the smallest device on offer, of the same kind, on which the step surely fits."""
+    alike = replace(question, options=replace(question.options, device=(device.device.kind,)))
+    try:
+        found = memory_fit(alike).devices
+    except NothingFitsError:
+        return None
+    return next((each for each in found if each.verdict == "fits"), None)
+
+
+def _named(name: str, question: Question) -> NamedMachine:
+    """Return the machine of that name; "local" is the first GPU of this machine, or its CPU if it has none."""
+    if name.casefold() != LOCAL or question.machine is None:
+        return named_machine(name, question.catalog)
+    cpu, *gpus = local_devices(question.machine, question.catalog)
+    local = gpus[0] if gpus else cpu
+    if local.device is None:
+        raise UsageError(f"{name}: {local.name} cannot be predicted: {local.note}", hint="name another device")
+    return NamedMachine(name=f"this machine's {local.name}", device=local.device, device_count=1)
 
 
 def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:

@@ -69,12 +69,15 @@ class Observed(Displayed):
             return None
         return (timing.step_s + timing.loader_wait_s) * self._worker_count / timing.batch
 
-    def recommend(self, *, loss: Any = None, train_step: Any = None, **flags: Any) -> Recommendation:
+    def recommend(
+        self, *, loss: Any = None, train_step: Any = None, real_step: bool = True, **flags: Any
+    ) -> Recommendation:
         """Return what `advisor.recommend` does, based on the steps that were timed.
 
         Model, inputs, optimizer, mode, layout and precision are those of the loop. `loss` and `train_step` tell how the
-        loss is computed, if it is not the mean of the outputs; they and `flags` are as `recommend` takes them. Raises
-        `AdvisorError`, for example after too few steps, and what the model's own code raises.
+        loss is computed, if it is not the mean of the outputs; they and `flags` are as `recommend` takes them. Without
+        `real_step`, a model that fails on fake tensors is not run on real ones either. Raises `AdvisorError`, for
+        example after too few steps, and what the model's own code raises.
         """
         observer, timing = self._observer, self.timing
         run = observer.run
@@ -95,6 +98,7 @@ class Observed(Displayed):
             loss=loss,
             optimizer=observer.optimizer,
             train_step=train_step,
+            real_step=real_step,
         )
         name = question.workload.name
         request = MeasureRequest(source=name, mode=observer.mode, layout=run.layout, compile=run.compile)
@@ -127,4 +131,10 @@ def _name_here(run: "Run", machine: Machine | None) -> str:
 def _example_inputs(model: "nn.Module", inputs: "Inputs") -> Any:
     """Return the arguments of a call as `recommend` takes them: all by position, or all by name."""
     args, kwargs = inputs
-    return inspect.signature(model.forward).bind(*args, **kwargs).arguments if kwargs else args
+    if not kwargs:
+        return args
+    signature = inspect.signature(model.forward)
+    named = signature.bind(*args, **kwargs).arguments
+    for rest in [name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD]:
+        named |= named.pop(rest, {})  # `**rest` takes them by their own names
+    return named

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -75,8 +75,12 @@ class Observer:
     @contextmanager
     def following(self) -> Iterator[None]:
         """Record the model's calls and its optimizers' steps inside the `with`; the hooks are removed afterwards."""
+        parts = list(self.model.modules())
+        first = next((part for part in parts if part._parameters), self.model)
+        inner = self.model if any(map(_is_compiled, parts)) else first
         handles = [
             self.model.register_forward_pre_hook(self._before_call, with_kwargs=True),
+            inner.register_forward_pre_hook(self._inside_call),
             self.model.register_forward_hook(self._after_call),
             register_optimizer_step_post_hook(self._after_optimizer),
         ]
@@ -133,6 +137,14 @@ class Observer:
             self._is_interrupted = False
         self._open.batch += next((tensor.shape[0] for tensor in tensors_in((args, kwargs)) if tensor.dim()), 1)
 
+    def _inside_call(self, inner: nn.Module, args: Any) -> None:
+        """See autocast that the model's own forward enters; Accelerate wraps the forward in it."""
+        run = self.run
+        if run is not None and self._open is not None and not run.precision.startswith("amp"):
+            device = torch.device(run.device)
+            if torch.is_autocast_enabled(device.type):
+                self.run = replace(run, precision=_precision(device, torch.float32))
+
     def _after_call(self, model: nn.Module, args: Any, output: Any) -> None:
         if self.optimizer is None and not torch.is_grad_enabled():
             self._close()
@@ -156,7 +168,6 @@ class Observer:
 def _run_of(model: nn.Module, inputs: Inputs) -> Run:
     tensors, parameter = tensors_in(inputs), next(model.parameters(), None)
     device = _device_of(parameter, tensors)
-    is_compiled = hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
     return Run(
         inputs=pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, inputs),
         device=f"cuda:{device.index or 0}" if device.type == "cuda" else device.type,
@@ -165,8 +176,13 @@ def _run_of(model: nn.Module, inputs: Inputs) -> Run:
         has_gradients=torch.is_grad_enabled(),
         precision=_precision(device, torch.float32 if parameter is None else parameter.dtype),
         layout=layout_of(tensors),
-        compile="compile" if is_compiled else "eager",
+        compile="compile" if _is_compiled(model) else "eager",
     )
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    """Return True if torch.compile compiled the calls of `model`, and would compile hooks inside it too."""
+    return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
 
 
 def _device_of(parameter: nn.Parameter | None, inputs: Sequence[torch.Tensor]) -> torch.device:

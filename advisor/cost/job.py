@@ -17,7 +17,8 @@ from advisor.records.workload import Operand, Workload
 ASSUMED_SAMPLES = 1_000_000
 _MOST_SAMPLES = 2**53
 """Whole numbers up to here are exact as floats."""
-_SIZES = ("samples", "epochs", "steps", "tokens", "requests_per_day", "requests_per_second")
+SIZES = ("samples", "epochs", "steps", "tokens", "requests_per_day", "requests_per_second")
+"""The options that give the size of a job."""
 
 
 def price_kind_of(options: Options) -> PriceKind:
@@ -47,7 +48,7 @@ def job_for(workload: Workload, options: Options) -> Job:
         samples=samples,
         epochs=options.epochs,
         steps=options.steps,
-        assumed=all(getattr(options, name) is None for name in _SIZES),
+        assumed=all(getattr(options, name) is None for name in SIZES),
         batch=batch,
         precision=_own_precision(script) if options.precision == "auto" and script else options.precision,
         layout=options.layout,
@@ -126,7 +127,7 @@ def _sample_count(options: Options, *, batch: int, tokens_per_sample: int | None
 
 
 def _check_sizes(options: Options) -> None:
-    given = [name for name in _SIZES if name != "epochs" and getattr(options, name) is not None]
+    given = [name for name in SIZES if name != "epochs" and getattr(options, name) is not None]
     if options.epochs is not None and "samples" not in given:
         given.append("epochs")
     if len(given) > 1:
@@ -144,7 +145,7 @@ def _check_sizes(options: Options) -> None:
 def _check_latency(options: Options, *, is_served: bool) -> None:
     """Raise `UsageError` for a latency limit that does not apply to the job; without a size, `--p99` does."""
     is_service = _daily(options) is not None
-    is_sized = any(getattr(options, name) is not None for name in _SIZES)
+    is_sized = any(getattr(options, name) is not None for name in SIZES)
     if options.p99 is not None and (options.mode == "training" or (is_sized and not is_service)):
         raise UsageError("--p99: only the requests of a service wait in a queue", hint="give --requests-per-second N")
     for name in ("max_ttft", "max_tpot"):

@@ -39,11 +39,13 @@ def question_from_model(
     train_step: Callable[["nn.Module", Any], Any] | None = None,
     on: Sequence[str] = (),
     read_machine: ReadMachine | None = this_machine,
+    real_step: bool = True,
 ) -> Question:
     """Trace one step of the model, which stays as it was, and collect everything else that an answer needs.
 
     The model, its inputs and functions are as `recommend` takes them; `on` and `read_machine` are as
-    `question_from_source` takes them. With `prompt_tokens` the model's config alone is traced.
+    `question_from_source` takes them, and `real_step` is as `trace` takes it. With `prompt_tokens` the model's config
+    alone is traced.
     """
     check_named(on, options)
     if asks_for_tokens(options):
@@ -57,7 +59,7 @@ def question_from_model(
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step, mode=options.mode)
 
     def trace_at(batch: int | None) -> Workload:
-        return trace_live(loaded, mode=options.mode, batch=batch, attention=options.attention)
+        return trace_live(loaded, mode=options.mode, batch=batch, attention=options.attention, real_step=real_step)
 
     workload = trace_at(single_batch_of(options.batch))
     machine = read_machine() if read_machine and not options.no_local else None

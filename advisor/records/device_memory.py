@@ -98,3 +98,65 @@ class MemoryAnswer(Displayed, report="memory"):
     devices: tuple[DeviceMemory, ...]
     notes: tuple[str, ...]
     generation: Generation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FitAnswer(Displayed, report="fit"):
+    """Whether a step fits one device; true if it surely does. It is displayed as one sentence.
+
+    - `on`: the name of the device
+    - `memory`: the memory of the step on the device; None if it is not known
+    - `larger`: the smallest device on offer, of the same kind, that surely holds the step; None if the step fits `on`,
+      or if there is none
+    - `reason`: why the memory is not known, else empty
+    """
+
+    on: str
+    memory: MemoryAnswer | None = None
+    larger: DeviceMemory | None = None
+    reason: str = ""
+
+    @property
+    def verdict(self) -> Verdict | Literal["unknown"]:
+        """Return "fits", "tight" (it may fit, within the uncertainty of the peak), "does not fit" or "unknown"."""
+        return "unknown" if self.memory is None else self.memory.devices[0].verdict
+
+    @property
+    def fits(self) -> bool:
+        """Return True if the step surely fits."""
+        return self.verdict == "fits"
+
+    @property
+    def is_tight(self) -> bool:
+        """Return True if the step may or may not fit."""
+        return self.verdict == "tight"
+
+    def __bool__(self) -> bool:
+        return self.fits
+
+    @property
+    def needed_bytes(self) -> float | None:
+        """Return the middle of the predicted peak."""
+        return None if self.memory is None else self.memory.devices[0].peak_bytes
+
+    @property
+    def available_bytes(self) -> float | None:
+        """Return the memory of the device."""
+        return None if self.memory is None else self.memory.devices[0].memory_bytes
+
+    @property
+    def margin_bytes(self) -> float | None:
+        """Return the available less the needed bytes; negative if memory is missing."""
+        device = None if self.memory is None else self.memory.devices[0]
+        return None if device is None else device.memory_bytes - device.peak_bytes
+
+    @property
+    def largest_batch(self) -> int | None:
+        """Return the largest batch that surely fits; 0 if none does."""
+        return None if self.memory is None else self.memory.devices[0].largest_batch
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """Return the changes with which the same step surely fits the same device, cheapest first; empty if it fits."""
+        devices = () if self.memory is None or self.fits else self.memory.devices
+        return tuple(remedy for device in devices for remedy in device.remedies if remedy.verdict == "fits")

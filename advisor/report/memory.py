@@ -48,20 +48,28 @@ def memory_content(answer: MemoryAnswer, *, top: int = 10) -> Iterator[Block]:
     yield Listing(title="Notes", items=answer.notes)
 
 
-def _headline(answer: MemoryAnswer) -> str:
+def need_text(answer: MemoryAnswer) -> str:
+    """Return whether the step fits the first device, and how much of its memory it needs, as a clause."""
+    device = answer.devices[0]
+    fits = "may fit" if device.verdict == "tight" else device.verdict
+    return (
+        f"{_step_text(answer)} {fits} {device.name} in {device.precision}: it needs {_peak(device)} of "
+        f"{units.format_bytes(device.memory_bytes)}{_on_each(device.plan)}"
+    )
+
+
+def _step_text(answer: MemoryAnswer) -> str:
     optimizer = f" with {answer.optimizer}" if answer.optimizer else ""
     what = _STEPS[answer.mode] if answer.generation is None else "LLM serving"
-    step = f"{answer.workload}: {what}{optimizer} {at_batch_text(answer.batch, answer.generation)}"
+    return f"{answer.workload}: {what}{optimizer} {at_batch_text(answer.batch, answer.generation)}"
+
+
+def _headline(answer: MemoryAnswer) -> str:
     if len(answer.devices) == 1:
-        (device,) = answer.devices
-        fits = "may fit" if device.verdict == "tight" else device.verdict
-        return (
-            f"{step} {fits} {device.name} in {device.precision}: it needs {_peak(device)} of "
-            f"{units.format_bytes(device.memory_bytes)}{_on_each(device.plan)}."
-        )
+        return f"{need_text(answer)}."
     counts = Counter(device.verdict for device in answer.devices)
     listed = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
-    return f"{step}, verdicts for {len(answer.devices):,} devices: {listed}."
+    return f"{_step_text(answer)}, verdicts for {len(answer.devices):,} devices: {listed}."
 
 
 def _on_each(plan: Plan | None) -> str:

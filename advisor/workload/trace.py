@@ -64,14 +64,15 @@ def trace(
     isolated: bool = False,
     attention: Attention = "auto",
     release: str = "",
+    real_step: bool = True,
 ) -> Workload:
     """Trace one step on fake tensors; if its code needs values, with assumed sizes; if that fails, by a real step.
 
-    `batch` matters only if the dimensions are not affine in the batch. `isolated` means that the process exists only
-    for tracing. With `attention` "eager", attention that the model leaves to torch takes torch's math path. `release`
-    is the release of PyTorch whose program to trace; empty for today's. Raises whatever the user's code raises, and
-    `TraceError` if a real step is needed but does not fit in this machine's memory. Bugs of our own are raised at once,
-    without trying the next method.
+    Without `real_step` the last is left out, and what the code raised is raised. `batch` matters only if the dimensions
+    are not affine in the batch. `isolated` means that the process exists only for tracing. With `attention` "eager",
+    attention that the model leaves to torch takes torch's math path. `release` is the release of PyTorch whose program
+    to trace; empty for today's. Raises whatever the user's code raises, and `TraceError` if a real step is needed but
+    does not fit in this machine's memory. Bugs of our own are raised at once, without trying the next method.
     """
     tracer_by = partial(_Tracer, loaded, mode=mode, isolated=isolated, attention=attention, release=release)
     first_error: Exception | None = None
@@ -83,6 +84,8 @@ def trace(
             if not is_of_user(error):
                 raise
             first_error = first_error or error
+    if not real_step and first_error is not None:
+        raise first_error
     _require_memory_for_cpu_step(loaded, mode, first_error)
     return tracer_by(method="cpu_step").workload(batch)
 
@@ -94,13 +97,15 @@ def gradients_allowed() -> Iterator[None]:
         yield
 
 
-def trace_live(loaded: LoadedModel, *, mode: Mode, batch: int | None, attention: Attention) -> Workload:
+def trace_live(
+    loaded: LoadedModel, *, mode: Mode, batch: int | None, attention: Attention, real_step: bool = True
+) -> Workload:
     """Trace one step in the caller's own process, and leave it unchanged.
 
-    One thread traces at a time; the others see torch unpatched.
+    `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched.
     """
     with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False):
-        return trace(loaded, mode=mode, batch=batch, attention=attention)
+        return trace(loaded, mode=mode, batch=batch, attention=attention, real_step=real_step)
 
 
 class _Tracer:

@@ -1,6 +1,7 @@
 """`advise memory` and `advisor.memory`, on toy devices and from a model file to the verdict."""
 
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -11,16 +12,17 @@ import torch
 from torch import nn
 
 import advisor
-from advisor.answers.memory_fit import memory_fit
+from advisor.answers.memory_fit import fit_on, memory_fit
 from advisor.answers.ranking import rank
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
 from advisor.question.from_source import question_of
-from advisor.records.device_memory import DeviceMemory, MemoryAnswer
+from advisor.records.device_memory import DeviceMemory, FitAnswer, MemoryAnswer
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from tests.answers.test_break_even import CPU, GPU, catalog
 from tests.cost.toys import offer
+from tests.machines import gpu, machine
 from tests.model_files import TWO_LAYERS
 from tests.says import assert_says
 from tests.scale.test_remedies import GB, net
@@ -157,3 +159,142 @@ def test_memory_is_of_one_batch(source: str, batch: str, reason: str, capsys: py
 def test_a_batch_that_the_model_cannot_have_is_refused() -> None:
     with pytest.raises(UsageError, match=r"\b8\b.*\b16\b"):
         memory_fit(question_of(replace(STEP, batch_is_affine=False), Options(batch="16"), catalog=gpus()), on=("A100",))
+
+
+def fit(name: str, **options: Any) -> FitAnswer:
+    settings = Options(**({"mode": "training", "precision": "fp32"} | options))
+    return fit_on(name, lambda: question_of(STEP, settings, catalog=gpus()))
+
+
+def test_a_fit_is_true_only_if_the_step_surely_fits() -> None:
+    found = {name: fit(name) for name in ("P4", "RTX", "A100")}
+    assert {name: bool(one) for name, one in found.items()} == {"P4": False, "RTX": False, "A100": True}
+    assert {name: one.is_tight for name, one in found.items()} == {"P4": False, "RTX": True, "A100": False}
+
+
+def test_a_fit_has_the_memory_needed_and_available_by_hand() -> None:
+    found = fit("A100")
+    needed_bytes = 11 * GB + (287_047_680 + 666_632_192) / 2  # the tensors, and the middle of the context
+    assert (found.needed_bytes, found.available_bytes) == (needed_bytes, 80e9)
+    assert found.margin_bytes == 80e9 - needed_bytes
+    assert (found.largest_batch, found.remedies, found.larger) == (76, (), None)
+
+
+def test_what_does_not_fit_has_the_changes_that_make_it_fit_and_the_smallest_device_that_holds_it() -> None:
+    found = fit("P4")
+    assert found.margin_bytes is not None
+    assert found.margin_bytes < 0
+    assert {remedy.verdict for remedy in found.remedies} == {"fits"}
+    assert "sharding" in {remedy.name for remedy in found.remedies}
+    assert "8-bit optimizer" not in {remedy.name for remedy in found.remedies}
+    assert found.larger is not None
+    assert found.larger.name == "A100"  # the RTX between them is tight
+    # 8 GB less 3 GB and 0.67 GB leave 4 samples of 1 GB.
+    assert found.largest_batch == 4
+    for text in (repr(found), found._repr_html_()):
+        assert_says(text, "does not fit", "2 GPUs", "batch 4", "A100")
+
+
+def test_a_fit_of_nothing_on_offer_names_no_larger_device() -> None:
+    assert fit("P4", batch="1000").larger is None
+
+
+def test_a_fit_that_cannot_be_predicted_is_unknown_with_the_reason() -> None:
+    asked = question_of(STEP, Options(mode="training", precision="bf16"), catalog=catalog())
+    found = fit_on("cpu", lambda: asked)
+    assert (found.verdict, bool(found), found.needed_bytes, found.largest_batch) == ("unknown", False, None, None)
+    assert_says(found.reason, "bf16")
+    assert_says(repr(found), "not known", "cpu", "bf16")
+
+
+class NeedsValues(nn.Module):
+    """A step that only runs on real tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(x) * float(x.numpy().sum())
+        return result
+
+
+def test_fits_runs_no_real_step_where_memory_does() -> None:
+    model, rows = NeedsValues(), torch.zeros(2, 4)
+    seen: set[type] = set()
+    model.layer.register_forward_pre_hook(lambda module, args: seen.add(type(args[0])))
+    found = advisor.fits(model, rows, device="t4")
+    assert found.verdict == "unknown"
+    assert_says(found.reason, "numpy")
+    assert torch.Tensor not in seen
+    assert only(advisor.memory(model, rows, on="t4")).verdict == "fits"
+    assert torch.Tensor in seen
+
+
+def test_fits_leaves_the_model_and_the_random_state_as_they_are() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.BatchNorm1d(8)).eval()
+    before, random = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
+    assert advisor.fits(model, torch.zeros(4, 8), device="t4", mode="training")
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert torch.equal(random, torch.get_rng_state())
+    assert not model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_fits_allocates_none_of_what_the_step_needs() -> None:
+    def peak_bytes() -> int:
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    with torch.device("meta"):
+        model = nn.Linear(2**16, 2**16)
+    before = peak_bytes()
+    found = advisor.fits(model, lambda batch=64: torch.zeros(batch, 2**16), device="t4", mode="training")
+    assert found.needed_bytes is not None
+    assert found.needed_bytes > 4 * 2**34  # weights, gradients and two states of AdamW with 2^32 values of 4 bytes
+    assert peak_bytes() - before < 2**30
+
+
+@pytest.mark.parametrize("given", [{"device": "t5"}, {"device": ["t4", "a10g"]}, {"device": "t4", "batch": "1..8"}])
+def test_fits_refuses_a_device_or_a_batch_that_cannot_be_used(given: Any) -> None:
+    with pytest.raises(UsageError):
+        advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4), **given)
+
+
+def test_fits_takes_the_flags_of_memory_only() -> None:
+    with pytest.raises(TypeError, match=r"^fits\(\) .*'measure'"):
+        advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4), measure=True)  # type: ignore[call-arg]
+
+
+def test_fits_checks_this_machines_first_gpu_if_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = machine(gpus=(gpu("Tesla T4", memory_bytes=15e9),))
+    monkeypatch.setattr("advisor.api.this_machine", lambda: here)
+    found = advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4))
+    assert (found.available_bytes, found.fits) == (15e9, True)
+    monkeypatch.setattr("advisor.api.this_machine", machine)
+    assert advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4)).available_bytes == 32e9
+    monkeypatch.setattr("advisor.api.this_machine", lambda: machine(gpus=(gpu("Unheard Of 9000"),)))
+    with pytest.raises(UsageError, match="Unheard Of 9000"):
+        advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4))
+
+
+MODELS = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512)), (16, 512)),
+    "cnn": (lambda: nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU()), (4, 3, 32, 32)),
+    "encoder": (lambda: nn.TransformerEncoderLayer(64, 4, batch_first=True), (2, 16, 64)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("mode", "on", "batch"),
+    [("training", "t4", None), ("inference", "g5.48xlarge", 64), ("training", "c7i.4xlarge", 10**8)],
+)
+def test_fits_and_memory_agree(name: str, mode: str, on: str, batch: int | None) -> None:
+    make, shape = MODELS[name]
+    given: Any = {"mode": mode} | ({} if batch is None else {"batch": batch})
+    model, rows = make(), torch.zeros(*shape)
+    found, memory = advisor.fits(model, rows, device=on, **given), only(advisor.memory(model, rows, on=on, **given))
+    assert found.memory is not None
+    assert found.memory.devices == (memory,)
+    assert (found.verdict, found.needed_bytes) == (memory.verdict, memory.peak_bytes)
+    assert (found.verdict == "fits") == (batch != 10**8)

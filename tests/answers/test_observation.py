@@ -38,6 +38,11 @@ def loop(model: nn.Module, *, steps: int = 6, batch: int = 16) -> None:
         optimizer.step()
 
 
+class AnyInputs(TwoInputs):
+    def forward(self, x: torch.Tensor, **others: torch.Tensor) -> torch.Tensor:
+        return super().forward(x, scale=others["scale"])
+
+
 def observed(*, worker_count: int | None, wait_s: float | None, step_s: float = 0.2) -> Observed:
     """Steps of 100 samples."""
     timing = StepTiming(
@@ -62,6 +67,14 @@ def test_a_training_loop_is_ranked_as_training_at_its_batch_with_its_optimizer()
     assert step.loader_wait_s == seen.timing.loader_wait_s
     assert answer.at_hand is not None
     assert (answer.at_hand.time_source, answer.at_hand.step_s.mid) == ("measured", step.step_s.mid)
+
+
+def test_inputs_that_the_model_takes_by_any_name_keep_their_names() -> None:
+    model = AnyInputs()
+    with advisor.observe(model) as seen:
+        loop(model)
+
+    assert seen.recommend(samples=1000, no_calibrate=True, device="cpu").workload.method == "fake"
 
 
 def test_the_model_is_as_its_loop_left_it() -> None:

@@ -189,7 +189,8 @@ def test_the_hooks_are_gone_afterwards_also_where_the_loop_fails() -> None:
 def hooks_of(model: nn.Module) -> list[int]:
     from torch.optim.optimizer import _global_optimizer_post_hooks
 
-    return [len(model._forward_hooks), len(model._forward_pre_hooks), len(_global_optimizer_post_hooks)]
+    on_modules = [len(hooks) for part in model.modules() for hooks in (part._forward_hooks, part._forward_pre_hooks)]
+    return [*on_modules, len(_global_optimizer_post_hooks)]
 
 
 def test_what_the_loop_computes_is_what_it_computes_without() -> None:
@@ -244,6 +245,25 @@ def test_how_the_model_runs_is_seen_at_its_first_call() -> None:
     assert observer.run is not None
     assert (observer.run.device, observer.run.precision) == ("cpu", "amp-bf16")
     assert (observer.run.layout, observer.run.compile) == ("nhwc", "eager")
+
+
+def test_autocast_inside_the_models_forward_is_seen() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2))
+    model.forward = torch.autocast("cpu", dtype=torch.bfloat16)(model.forward)  # type: ignore[method-assign]
+    observer = Observer(model)
+    with observer.following(), torch.no_grad():
+        model(torch.zeros(4, 3))
+
+    assert observer.run is not None
+    assert observer.run.precision == "amp-bf16"
+
+
+def test_no_hook_is_put_inside_a_compiled_model() -> None:
+    inner = nn.Linear(3, 2)
+    model = torch.compile(nn.Sequential(inner), backend="eager")
+    with Observer(model).following():
+        assert not inner._forward_pre_hooks
+        assert model._forward_pre_hooks
 
 
 def test_a_model_in_half_runs_in_half() -> None:
