@@ -28,7 +28,7 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
     """Return the request for the child process that traces the source."""
     return ProfileRequest(
         source=source,
-        mode=options.mode,
+        mode=options.mode if options.finetune == "none" else "training",
         finds_mode=isinstance(options, ScriptOptions) and "mode" not in options.given,
         batch=batch,
         inputs=options.input,
@@ -36,5 +36,12 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
         timeout_s=options.timeout,
         prompt_tokens=options.prompt_tokens,
         output_tokens=options.output_tokens,
+        finetune=options.finetune,
+        lora_rank=options.lora_rank,
+        lora_targets=options.lora_targets,
+        sequence=options.sequence,
+        optimizer=options.optimizer,
+        trainer_kernels=options.trainer_kernels,
+        fp32_weights=options.precision not in ("auto", "half", "bf16", "fp16"),
         **how,
     )

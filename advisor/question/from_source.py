@@ -14,6 +14,7 @@ from advisor.catalog.overlay import load_catalog
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.early_trace import request_of
+from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
 from advisor.question.record import Question, TraceAt
 from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
@@ -123,6 +124,7 @@ def question_of(
     """
     check_coverage(workload, options)
     workload, options = as_served(workload, options, engines=catalog.engines)
+    workload, options = as_fine_tuned(workload, options)
     options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
     return Question(
@@ -202,6 +204,7 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
     if run and not source.endswith(".py"):
         raise UsageError(f"--run: {source} is not a script", hint="name a Python file, without ::NAME, or omit --run")
     check_generation(source, options, run=run)
+    check_fine_tuning(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
     if options.measure and is_workload_file(source):

@@ -281,6 +281,7 @@ def merged_workload(
         assumptions=(*assumptions, *assumed, *_recomputed_notes(steps[0])),
         blocks=merged_blocks(steps, batches),
         taken=taken_ratios(steps[0]),
+        is_half=any(parameter.dtype in (torch.bfloat16, torch.float16) for parameter in parameters),
     )
 
 
