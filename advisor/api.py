@@ -56,7 +56,8 @@ def recommend(model: "nn.Module", example_inputs: Any = None, **keywords: Unpack
     the batch size that returns it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)`
     and `train_step(model, batch)` are as in a model file. The other keywords are the flags of `advise` with the same
     names; times are seconds, or text such as "24h". With `prompt_tokens` and `output_tokens` a causal model of
-    transformers is served, built from its config; inputs, loss, optimizer and step are then ignored.
+    transformers is served, and with `finetune` one is fine-tuned, built from its config; inputs, loss, optimizer and
+    step are then ignored.
     Prints nothing and leaves the model unchanged and on its device. Raises `AdvisorError`, and what the model's own
     code raises.
     """

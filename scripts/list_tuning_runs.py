@@ -29,7 +29,7 @@ TARGETS = {"santacoder": "c_attn"}
 """The layers with adapters where not all of the published names exist."""
 POSITIONS = {"santacoder": 2048}
 COLUMNS = (
-    "model", "finetune", "lora_rank", "lora_targets", "sequence", "trainer_kernels", "optimizer", "precision", "batch",
+    "model", "finetune", "lora_rank", "lora_targets", "sequence", "trainer_kernels", "optim", "precision", "batch",
     "accumulate", "device", "gpus", "sharding", "step_s", "peak_bytes", "ran_out", "source",
 )  # fmt: skip
 
@@ -69,7 +69,7 @@ def converted(published: Iterator[Mapping[str, str]]) -> Iterator[dict[str, str]
             "lora_targets": TARGETS.get(config, row["lora_targets"]) if has_adapters else "",
             "sequence": str(sequence),
             "trainer_kernels": "liger" if row["liger"] == "1" else "fused" if row["fused_ops"] == "1" else "torch",
-            "optimizer": "adamw-foreach",
+            "optim": "adamw-foreach",
             "precision": "amp-bf16" if is_mixed else "bf16",
             "batch": row["batch_per_device"],
             "accumulate": row["grad_accum_steps"],

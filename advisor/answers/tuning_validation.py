@@ -40,7 +40,7 @@ class TuningRow:
     """A measured fine-tuning run; the fields are the columns of the file.
 
     - `model`: `hf:CONFIG.json`, relative to the file
-    - `finetune`, `lora_rank`, `sequence`, `trainer_kernels`, `optimizer`, `keep_activations`, `accumulate`: as the
+    - `finetune`, `lora_rank`, `sequence`, `trainer_kernels`, `optim`, `keep_activations`, `accumulate`: as the
       flags; `lora_targets` separated by blanks
     - `precision`: bf16, or amp-bf16 for weights in fp32 under autocast
     - `batch`: sequences of one GPU in one pass
@@ -55,7 +55,7 @@ class TuningRow:
     lora_targets: str = "auto"
     sequence: int
     trainer_kernels: TrainerKernels = "torch"
-    optimizer: OptimizerChoice = "adamw"
+    optim: OptimizerChoice = "adamw"
     keep_activations: bool = False
     precision: Precision = "bf16"
     batch: int
@@ -129,7 +129,7 @@ def _request(row: TuningRow, file: Path, *, timeout_s: float) -> ProfileRequest:
         lora_rank=row.lora_rank,
         lora_targets=tuple(row.lora_targets.split()),
         sequence=row.sequence,
-        optimizer=row.optimizer,
+        optim=row.optim,
         trainer_kernels=row.trainer_kernels,
         fp32_weights=row.precision not in ("bf16", "fp16"),
         timeout_s=timeout_s,
@@ -164,8 +164,7 @@ def _device(row: TuningRow, catalog: Catalog) -> Device:
     profile = find_device(catalog, row.device)
     if not isinstance(profile, Gpu):
         raise UsageError(f"{row.device}: fine-tuning runs are predicted on GPUs", hint="correct the row")
-    # Trainers copy the next batch while a step runs.
-    return replace(gpu_device(profile, gpu_count=row.gpus), host_to_device_bytes_per_s=None)
+    return gpu_device(profile, gpu_count=row.gpus)
 
 
 def predict_tuning_runs(runs: Sequence[TuningRun], catalog: Catalog) -> list[PredictedRow]:
@@ -175,13 +174,12 @@ def predict_tuning_runs(runs: Sequence[TuningRun], catalog: Catalog) -> list[Pre
 
 def _predicted(run: TuningRun, catalog: Catalog) -> PredictedRow:
     batches, row = np.array([run.row.batch]), run.row
+    # Trainers copy the next batch while a step runs.
+    busy = replace(run.device, host_to_device_bytes_per_s=None)
     alone = predict(
-        run.workload,
-        devices=[run.device],
-        efficiencies=catalog.efficiencies,
-        batches=batches,
-        precision=run.precision,
+        run.workload, devices=[busy], efficiencies=catalog.efficiencies, batches=batches, precision=run.precision
     )
+    alone = replace(alone, devices=(run.device,))
     width = width_of(run.precision, run.workload)
     spread = spread_part(run.workload, run.plan, alone=alone, rows=[0], at=np.array([0]), width=width)
     ratio = float((spread.step_s / alone.step_s)[0, 0])

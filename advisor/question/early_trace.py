@@ -40,7 +40,7 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
         lora_rank=options.lora_rank,
         lora_targets=options.lora_targets,
         sequence=options.sequence,
-        optimizer=options.optimizer,
+        optim=options.optim,
         trainer_kernels=options.trainer_kernels,
         fp32_weights=options.precision not in ("auto", "half", "bf16", "fp16"),
         **how,

@@ -160,7 +160,7 @@ class Options:
     mean_tokens: float | None = _tuning_flag(
         None, "mean tokens of a sample of the data set, for --packing", metavar="N", parse=units.parse_positive
     )
-    optimizer: OptimizerChoice = _tuning_flag(
+    optim: OptimizerChoice = _tuning_flag(
         "adamw",
         "adamw (one fused kernel), adamw-foreach (a loop over operators), adamw-8bit (bitsandbytes), or "
         "paged-adamw-8bit, whose state is in host memory",
@@ -311,7 +311,7 @@ NOT_SERVED = {
     **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
     **dict.fromkeys(("input", "attention", "timeout", "prompt_tokens", "output_tokens"), "it is fixed in the workload"),
     **dict.fromkeys(
-        ("finetune", "lora_rank", "lora_targets", "sequence", "optimizer", "trainer_kernels"),
+        ("finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels"),
         "it is fixed in the workload",
     ),
     **dict.fromkeys(("no_local", "no_calibrate"), "the service never uses a local machine"),

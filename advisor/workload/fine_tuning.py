@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils import _pytree as pytree
 
 from advisor.errors import LoadError, did_you_mean
 from advisor.records.fine_tuning import FineTuning, OptimizerChoice
-from advisor.workload.loaded import LoadedModel
+from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.trainer_kernels import applied, with_trainer_kernels
 
 _DTYPE = torch.bfloat16
@@ -59,6 +60,7 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
     output = _output_layer(model)
     if not fine_tuning.fp32_weights:
         _cast(model)
+        loaded = replace(loaded, make_inputs=_casting(loaded.make_inputs))
     if method != "full":
         targets = {id(layer) for layer in _targets(model, fine_tuning.targets, output=output)}
         model.requires_grad_(requires_grad=False)
@@ -184,6 +186,15 @@ def _cast(model: nn.Module) -> None:
                 if id(parameter) not in cast:
                     cast[id(parameter)] = nn.Parameter(torch.empty_like(parameter, dtype=_DTYPE))
                 module._parameters[name] = cast[id(parameter)]
+
+
+def _casting(make_inputs: Callable[[int], Inputs]) -> Callable[[int], Inputs]:
+    """Return the function with its fp32 tensors, such as images, in the weights' dtype."""
+
+    def cast(value: Any) -> Any:
+        return value.to(_DTYPE) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
+
+    return lambda batch: pytree.tree_map(cast, make_inputs(batch))
 
 
 def _is_linear(layer: nn.Module) -> bool:

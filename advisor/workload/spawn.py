@@ -88,7 +88,7 @@ class ProfileRequest:
     lora_rank: int = 16
     lora_targets: tuple[str, ...] = ("auto",)
     sequence: int | None = None
-    optimizer: OptimizerChoice = "adamw"
+    optim: OptimizerChoice = "adamw"
     trainer_kernels: TrainerKernels = "torch"
     fp32_weights: bool = False
 
@@ -102,7 +102,7 @@ class ProfileRequest:
             rank=self.lora_rank,
             targets=self.lora_targets,
             sequence=self.sequence,
-            optimizer=self.optimizer,
+            optimizer=self.optim,
             kernels=self.trainer_kernels,
             fp32_weights=self.fp32_weights,
         )
