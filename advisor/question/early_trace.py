@@ -3,6 +3,7 @@
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.question.recipe import is_recipe
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.options import Options, ScriptOptions
 from advisor.workload.source_trace import SourceTrace
@@ -12,9 +13,9 @@ from advisor.workload.spawn import ProfileRequest
 def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[str, ...]) -> SourceTrace | None:
     """Start to trace the source, so that torch's import overlaps the caller's imports; the caller closes the trace.
 
-    Returns None for a saved workload and for what cannot be traced: `question_from_source` says why.
+    Returns None for a saved workload, a trainer's file and for what cannot be traced: `question_from_source` says why.
     """
-    if is_workload_file(source):
+    if is_workload_file(source) or is_recipe(source):
         return None
     try:
         return SourceTrace.start(

@@ -41,6 +41,7 @@ class Keywords(TypedDict, total=False):
     optim: Literal["adamw", "adamw-foreach", "adamw-8bit", "paged-adamw-8bit"]
     trainer_kernels: Literal["torch", "fused", "liger"]
     keep_activations: bool
+    model_config: str | None
     accumulate: int | str
     checkpoint_activations: bool
     gpus: int | str | None

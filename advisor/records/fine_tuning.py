@@ -1,7 +1,8 @@
 """Defines how a published model is fine-tuned."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 FineTuningMethod = Literal["full", "lora", "qlora"]
 """Train all weights, adapters beside frozen weights, or adapters beside frozen weights in 4 bits."""
@@ -39,3 +40,20 @@ class FineTuning:
     def tokens(self) -> int:
         """The most tokens of a sample."""
         return self.sequence or DEFAULT_TOKENS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What a trainer's configuration file sets.
+
+    - `model`: path or id of the model; "" if the file names none that is known
+    - `options`: values by the names of `Options`
+    - `batch`: sequences of one GPU in one pass
+    - `ignored`: keys that change neither time nor memory, or that are not known
+    """
+
+    trainer: str
+    model: str
+    options: Mapping[str, Any]
+    batch: int | None
+    ignored: tuple[str, ...]

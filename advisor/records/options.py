@@ -171,6 +171,9 @@ class Options:
         "logits only in chunks",
     )
     keep_activations: bool = _tuning_flag(False, "do not recompute activations (no gradient checkpointing)")
+    model_config: str | None = _flag(
+        None, "config of the model that a trainer's YAML file fine-tunes, if it cannot be found by name", metavar="FILE"
+    )
     accumulate: int = _flag(1, "gradient accumulation: micro-batches per GPU in one optimizer step", metavar="N")
     checkpoint_activations: bool = _flag(
         False, "recompute the activations of repeated blocks in the backward pass, which saves memory"
@@ -311,7 +314,7 @@ NOT_SERVED = {
     **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
     **dict.fromkeys(("input", "attention", "timeout", "prompt_tokens", "output_tokens"), "it is fixed in the workload"),
     **dict.fromkeys(
-        ("finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels"),
+        ("finetune", "model_config", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels"),
         "it is fixed in the workload",
     ),
     **dict.fromkeys(("no_local", "no_calibrate"), "the service never uses a local machine"),
