@@ -29,7 +29,8 @@ TARGETS = {"santacoder": "c_attn"}
 """The layers with adapters where not all of the published names exist."""
 POSITIONS = {"santacoder": 2048}
 COLUMNS = (
-    "model", "finetune", "lora_rank", "lora_targets", "sequence", "trainer_kernels", "optim", "precision", "batch",
+    "model", "finetune", "lora_rank", "lora_targets", "sequence", "trainer_kernels", "optim", "fp32_logits",
+    "precision", "batch",
     "accumulate", "device", "gpus", "sharding", "step_s", "peak_bytes", "ran_out", "source",
 )  # fmt: skip
 
@@ -70,6 +71,7 @@ def converted(published: Iterator[Mapping[str, str]]) -> Iterator[dict[str, str]
             "sequence": str(sequence),
             "trainer_kernels": "liger" if row["liger"] == "1" else "fused" if row["fused_ops"] == "1" else "torch",
             "optim": "adamw-foreach",
+            "fp32_logits": "1",
             "precision": "amp-bf16" if is_mixed else "bf16",
             "batch": row["batch_per_device"],
             "accumulate": row["grad_accum_steps"],

@@ -42,6 +42,7 @@ class TuningRow:
     - `model`: `hf:CONFIG.json`, relative to the file
     - `finetune`, `lora_rank`, `sequence`, `trainer_kernels`, `optim`, `keep_activations`, `accumulate`: as the
       flags; `lora_targets` separated by blanks
+    - `fp32_logits`: as of `FineTuning`
     - `precision`: bf16, or amp-bf16 for weights in fp32 under autocast
     - `batch`: sequences of one GPU in one pass
     - `sharding`: of the GPUs of one machine, none for one GPU
@@ -56,6 +57,7 @@ class TuningRow:
     sequence: int
     trainer_kernels: TrainerKernels = "torch"
     optim: OptimizerChoice = "adamw"
+    fp32_logits: bool = False
     keep_activations: bool = False
     precision: Precision = "bf16"
     batch: int
@@ -131,6 +133,7 @@ def _request(row: TuningRow, file: Path, *, timeout_s: float) -> ProfileRequest:
         sequence=row.sequence,
         optim=row.optim,
         trainer_kernels=row.trainer_kernels,
+        fp32_logits=row.fp32_logits,
         fp32_weights=row.precision not in ("bf16", "fp16"),
         timeout_s=timeout_s,
     )

@@ -24,6 +24,7 @@ class FineTuning:
     - `targets`: names of the layers with adapters; "auto": those that PEFT chooses; "all-linear": all but the output
     - `sequence`: tokens of a sample
     - `fp32_weights`: the weights are held in fp32, as under autocast, not in bf16
+    - `fp32_logits`: a fused loss takes an fp32 copy of the logits, as before transformers 4.45
     - `trained_count`: number of trained parameters, known after the trace
     """
 
@@ -34,6 +35,7 @@ class FineTuning:
     optimizer: OptimizerChoice = "adamw"
     kernels: TrainerKernels = "torch"
     fp32_weights: bool = False
+    fp32_logits: bool = False
     trained_count: int = 0
 
     @property

@@ -71,12 +71,13 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
             setattr(owner, name, base)
     loaded = replace(
         loaded,
+        frees_output=True,
         optimizer=loaded.optimizer or OPTIMIZERS[fine_tuning.optimizer],
         notes=(*loaded.notes, _summary(model, fine_tuning)),
     )
     if fine_tuning.kernels == "torch":
         return loaded
-    return with_trainer_kernels(loaded, output=output, has_chunked_logits=fine_tuning.kernels == "liger")
+    return with_trainer_kernels(loaded, fine_tuning, output=output)
 
 
 class AdaptedLinear(nn.Module):

@@ -91,6 +91,7 @@ class ProfileRequest:
     optim: OptimizerChoice = "adamw"
     trainer_kernels: TrainerKernels = "torch"
     fp32_weights: bool = False
+    fp32_logits: bool = False
 
     @property
     def fine_tuning(self) -> FineTuning | None:
@@ -105,6 +106,7 @@ class ProfileRequest:
             optimizer=self.optim,
             kernels=self.trainer_kernels,
             fp32_weights=self.fp32_weights,
+            fp32_logits=self.fp32_logits,
         )
 
     @property

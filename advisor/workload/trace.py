@@ -237,9 +237,12 @@ def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> b
     optimizer = optimizer_of(loaded)
     output = loaded.model(*inputs[0], **inputs[1])
     recorder.phase = "loss"
-    loss_of(loaded, output, batch).backward()
+    loss, has_own_loss = loss_of(loaded, output, batch), own_loss(output) is not None
+    if loaded.frees_output:
+        del output
+    loss.backward()
     optimizer.step()
-    return own_loss(output) is not None
+    return has_own_loss
 
 
 def merged_workload(

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from advisor.records.fine_tuning import FineTuning
 from advisor.workload.engine_kernels import is_rms_norm, rotation_of
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.patching import Patch, patched
@@ -32,7 +33,7 @@ _LIBRARY.impl("rotary", lambda queries, keys: (torch.empty_like(queries), torch.
 _LIBRARY.impl("cross_entropy", lambda logits, labels: logits.new_empty((), dtype=torch.float32), _ANY_DEVICE)
 
 
-def with_trainer_kernels(loaded: LoadedModel, *, output: Any, has_chunked_logits: bool) -> LoadedModel:
+def with_trainer_kernels(loaded: LoadedModel, fine_tuning: FineTuning, *, output: Any) -> LoadedModel:
     """Return the model with fused kernels; `output` is its output layer, or None.
 
     The loss is fused where the model computes it from labels that are like its input: in causal language models.
@@ -61,7 +62,7 @@ def with_trainer_kernels(loaded: LoadedModel, *, output: Any, has_chunked_logits
     def labels_in(batch: Any) -> Any:
         return batch["input_ids"].flatten() if isinstance(batch, dict) else batch.flatten()
 
-    if has_chunked_logits:
+    if fine_tuning.kernels == "liger":
         output.forward = lambda states: states
 
         def loss(result: Any, batch: Any) -> Any:
@@ -69,7 +70,10 @@ def with_trainer_kernels(loaded: LoadedModel, *, output: Any, has_chunked_logits
     else:
 
         def loss(result: Any, batch: Any) -> Any:
-            return applied(_FusedLoss, result.logits.flatten(0, -2), labels_in(batch))
+            logits = result.logits
+            if fine_tuning.fp32_logits:
+                logits = logits.float()[..., :-1, :].contiguous()
+            return applied(_FusedLoss, logits.flatten(0, -2), labels_in(batch))
 
     return replace(loaded, make_inputs=make_inputs, loss=loss)
 
