@@ -61,8 +61,9 @@ def recommend(model: "nn.Module | str", example_inputs: Any = None, **keywords: 
     the batch size that returns it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)`
     and `train_step(model, batch)` are as in a model file. The other keywords are the flags of `advise` with the same
     names; times are seconds, or text such as "24h". With `prompt_tokens` and `output_tokens` a causal model of
-    transformers is served, built from its config; inputs, loss, optimizer and step are then ignored. A source as
-    `advise` takes it, such as "hf:Qwen/Qwen2.5-7B", may stand for the model, and brings its own.
+    transformers is served, and with `finetune` one is fine-tuned, built from its config; inputs, loss, optimizer and
+    step are then ignored. A source as `advise` takes it, such as "hf:Qwen/Qwen2.5-7B", may stand for the model, and
+    brings its own.
     Prints nothing and leaves the model unchanged and on its device. Raises `AdvisorError`, and what the model's own
     code raises.
     """

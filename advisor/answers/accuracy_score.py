@@ -10,9 +10,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from advisor.predict.efficiency import efficiency_of
+from advisor.records.device import ANY, Cpu, Device, Gpu, Precision
 from advisor.records.measurement import (
     Accuracy,
     FailedRow,
+    Known,
     MeasuredRow,
     Measurement,
     PredictedRow,
@@ -20,6 +23,7 @@ from advisor.records.measurement import (
     ScoredGroup,
 )
 from advisor.records.prediction import FloatArray
+from advisor.records.price import Catalog
 
 RowT = TypeVar("RowT")
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -48,6 +52,27 @@ class Compared:
     measured_s: FloatArray
     predicted_s: FloatArray
     usd_per_hour: Sequence[float | None]
+
+
+def known_of(device: Device, precision: Precision, catalog: Catalog) -> Known:
+    """Return the source of the device's efficiency. Parts of a CPU are fitted as ID@CORES."""
+    efficiency = efficiency_of(device, precision=precision, efficiencies=catalog.efficiencies)
+    profiles: Mapping[str, Gpu | Cpu] = {**catalog.gpus, **catalog.cpus}
+    fitted = {name.partition("@")[0] for name in efficiency.fitted_on}
+    kin = [profiles[name] for name in fitted if name in profiles]
+    if efficiency.device != ANY:
+        return "calibrated"
+    if device.id.partition("@")[0] in fitted or has_own_figures(device):
+        return "device"
+    if device.generation in {efficiency.generation, *(one.generation for one in kin)}:
+        return "generation"
+    vendors = {efficiency.vendor, *efficiency.fitted_vendors, *(one.vendor for one in kin)}
+    return "vendor" if device.vendor in vendors else "nothing"
+
+
+def has_own_figures(device: Device) -> bool:
+    """Return whether the profile has fitted figures of this device, beside its datasheet."""
+    return (device.sustained_compute_ratio, device.sustained_memory_ratio) != (1.0, 1.0)
 
 
 def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Accuracy:

@@ -80,6 +80,13 @@ def source_of(measurement: Measurement) -> str:
     return f"{_found(path, measurement)}{separator}{name}"
 
 
+def source_beside(model: str, file: Path) -> str:
+    """Return `hf:CONFIG.json` with the path relative to the file's folder, else to the current one."""
+    reference = model.removeprefix("hf:")
+    config = file.parent / reference
+    return f"hf:{config if config.exists() else reference}"
+
+
 def _found(path: str, measurement: Measurement) -> str:
     beside = Path(measurement.file).parent / path
     return str(beside) if beside.exists() else path

@@ -166,7 +166,7 @@ def device_memory(
     """Return the memory of the step on each device of a machine; `batch` is the total of its devices and passes."""
     device, plan = machine.device, plan or Plan()
     (of_pass,) = pass_batches(np.array([batch]), plan).tolist()
-    step = Step(workload=workload, batch=of_pass, width=width_of(precision), kind=device.kind, plan=plan)
+    step = Step(workload=workload, batch=of_pass, width=width_of(precision, workload), kind=device.kind, plan=plan)
     found = memory_of_one(workload, plan, batches=np.array([float(of_pass)]), width=step.width, kind=device.kind)
     total = found.total
     safe, at_most = largest_batches(step, memory_bytes=device.memory_bytes)

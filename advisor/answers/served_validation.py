@@ -7,7 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.answers.measurement_file import cell_error, family_of, read_row, read_table, table_text
+from advisor.answers.measurement_file import (
+    cell_error,
+    family_of,
+    read_row,
+    read_table,
+    source_beside,
+    table_text,
+)
 from advisor.catalog.find import find_device
 from advisor.devices.named_device import split_cores
 from advisor.errors import AdvisorError, UsageError
@@ -119,7 +126,7 @@ def prepare_served(
     rows = [(row, file, line) for file in files for row, line in read_served(file)]
     requests = {
         (file, row.model, row.prompt_tokens, row.output_tokens): ProfileRequest(
-            source=_source(row.model, file),
+            source=source_beside(row.model, file),
             prompt_tokens=row.prompt_tokens,
             output_tokens=row.output_tokens,
             timeout_s=timeout_s,
@@ -140,12 +147,6 @@ def prepare_served(
         except AdvisorError as error:
             prepared.append(_failed(row, file, line, reason=error.message))
     return prepared
-
-
-def _source(model: str, file: Path) -> str:
-    reference = model.removeprefix("hf:")
-    beside = file.parent / reference
-    return f"hf:{beside if beside.exists() else reference}"
 
 
 def served_device(row: ServedRow, catalog: Catalog) -> Device:
@@ -233,7 +234,7 @@ def _scored(
         device=run.device.id,
         kind=run.device.kind,
         generation=run.device.generation,
-        family=family_of(_source(row.model, Path(run.file))),
+        family=family_of(source_beside(row.model, Path(run.file))),
         known=known,
         predicted_s=predicted_s,
         low_s=predicted_s * math.exp(-Z_90 * spread),

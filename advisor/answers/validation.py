@@ -9,9 +9,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.answers.accuracy_score import score
+from advisor.answers.accuracy_score import has_own_figures, known_of, score
 from advisor.answers.measurement_file import family_of, read_measurements, source_of
 from advisor.answers.served_validation import ServedRun, is_served_table, predict_served_runs, prepare_served
+from advisor.answers.tuning_validation import (
+    TuningRun,
+    is_tuning_table,
+    predict_tuning_runs,
+    predicted_peaks,
+    prepare_tuning_runs,
+)
 from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
@@ -19,7 +26,6 @@ from advisor.devices.local_device import local_devices
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
 from advisor.machine.this_machine import this_machine
-from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import plain_roofline
@@ -27,9 +33,9 @@ from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.row_work import count_rows
 from advisor.predict.step_time import predict
 from advisor.question.from_source import catalog_of
-from advisor.records.device import ANY, Cpu, Device, Gpu, Precision
+from advisor.records.device import Device, Precision
 from advisor.records.flag_values import is_workload_file
-from advisor.records.measurement import Accuracy, FailedRow, Known, Measurement, PredictedRow
+from advisor.records.measurement import Accuracy, FailedRow, Measurement, PredictedRow
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
@@ -87,7 +93,8 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
     table of measurements.
     """
     served = [file for file in files if is_served_table(file)]
-    measurements = [one for file in files if file not in served for one in read_measurements(file)]
+    tuning = [file for file in files if is_tuning_table(file)]
+    measurements = [one for file in files if file not in (*served, *tuning) for one in read_measurements(file)]
     catalog = catalog_of(options)
     here: dict[str, Device | None] = {}
     if any(_THIS_MACHINES.fullmatch(measurement.device) for measurement in measurements):
@@ -99,10 +106,18 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
     of_service = prepare_served(served, catalog, timeout_s=options.timeout, on_progress=on_progress)
     rows += predict_served_runs([run for run in of_service if isinstance(run, ServedRun)], catalog)
     rows += [row for row in of_service if isinstance(row, FailedRow)]
+    of_tuning = prepare_tuning_runs(tuning, catalog, timeout_s=options.timeout, on_progress=on_progress)
+    tuned = [run for run in of_tuning if isinstance(run, TuningRun)]
+    rows += predict_tuning_runs(tuned, catalog)
+    rows += [row for row in of_tuning if isinstance(row, FailedRow)]
     accuracy = score(
         [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
     )
-    return replace(accuracy, notes=(*overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())))
+    return replace(
+        accuracy,
+        peaks=tuple(predicted_peaks(tuned)),
+        notes=(*overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())),
+    )
 
 
 def prepare(
@@ -234,10 +249,11 @@ def kernels_of(run: Run) -> tuple[Kernels, Precision]:
     precision = resolve_precision(asked.precision, device)
     if precision is None:
         raise ValueError(f"{asked.file}:{asked.line}: {asked.device} does not run {asked.precision}")
+    workload = _measured_part(run)
     counts = count_rows(
-        _measured_part(run),
+        workload,
         batches=np.array([float(asked.batch)]),
-        width=width_of(precision),
+        width=width_of(precision, workload),
         compile_mode=asked.compile,
     )
     return lower(counts, kind=device.kind, precision=precision), precision
@@ -299,27 +315,6 @@ def _predicted(runs: Sequence[Run], catalog: Catalog) -> Iterable[PredictedRow |
             flops=float(flops[at]),
             usd_per_hour=run.device.usd_per_hour,
         )
-
-
-def known_of(device: Device, precision: Precision, catalog: Catalog) -> Known:
-    """Return the source of the device's efficiency. Parts of a CPU are fitted as ID@CORES."""
-    efficiency = efficiency_of(device, precision=precision, efficiencies=catalog.efficiencies)
-    profiles: Mapping[str, Gpu | Cpu] = {**catalog.gpus, **catalog.cpus}
-    fitted = {name.partition("@")[0] for name in efficiency.fitted_on}
-    kin = [profiles[name] for name in fitted if name in profiles]
-    if efficiency.device != ANY:
-        return "calibrated"
-    if device.id.partition("@")[0] in fitted or has_own_figures(device):
-        return "device"
-    if device.generation in {efficiency.generation, *(one.generation for one in kin)}:
-        return "generation"
-    vendors = {efficiency.vendor, *efficiency.fitted_vendors, *(one.vendor for one in kin)}
-    return "vendor" if device.vendor in vendors else "nothing"
-
-
-def has_own_figures(device: Device) -> bool:
-    """Return whether the profile has fitted figures of this device, beside its datasheet."""
-    return (device.sustained_compute_ratio, device.sustained_memory_ratio) != (1.0, 1.0)
 
 
 def without_own_figures(device: Device) -> Device:

@@ -191,7 +191,7 @@ def whole_step(
     workload: Workload, device: Device, *, precision: Precision, batch: int, step_s: float, trust: float = 1.0
 ) -> MeasuredStep:
     """Return a step timed on the device, in the form that the fit takes."""
-    counts = count_rows(workload, batches=np.array([float(batch)]), width=width_of(precision))
+    counts = count_rows(workload, batches=np.array([float(batch)]), width=width_of(precision, workload))
     return MeasuredStep(
         kernels=lower(counts, kind=device.kind, precision=precision),
         device=replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0),

@@ -123,7 +123,10 @@ def _sample_count(options: Options, *, batch: int, tokens_per_sample: int | None
                 hint="give the size as --samples or --steps",
             )
         return math.ceil(options.tokens / tokens_per_sample)
-    return (options.samples or ASSUMED_SAMPLES) * (options.epochs or 1)
+    samples = (options.samples or ASSUMED_SAMPLES) * (options.epochs or 1)
+    if options.mean_tokens is None or tokens_per_sample is None:
+        return samples
+    return math.ceil(samples * options.mean_tokens / tokens_per_sample)
 
 
 def _check_sizes(options: Options) -> None:

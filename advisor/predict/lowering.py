@@ -82,7 +82,7 @@ class StepKernels:
         if key not in self._kernels:
             in_fp16 = _IN_FP16.get(precision)
             self._kernels[key] = (
-                lower(self._counted(width_of(precision)), kind=kind, precision=precision)
+                lower(self._counted(width_of(precision, self.workload)), kind=kind, precision=precision)
                 if in_fp16 is None
                 else self._lowered(kind, in_fp16).in_bf16()
             )

@@ -27,13 +27,13 @@ def plain_roofline(
     """
     step_s = np.full((len(devices), len(batches)), np.nan)
     flops = np.zeros_like(step_s)
-    widths = {width_of(precision) for precision in precisions if precision is not None}
+    widths = {width_of(precision, workload) for precision in precisions if precision is not None}
     counts = {width: count_rows(workload, batches=batches.astype(np.float64), width=width) for width in widths}
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is None:
             continue
         step_s[index] = 0.0
-        for work in counts[width_of(precision)].rows:
+        for work in counts[width_of(precision, workload)].rows:
             step_s[index] += row_roofline_s(work, device=device, precision=precision, compile_mode=compile_mode)
             flops[index] += work.row.count * work.cost.flops
     return step_s, flops

@@ -7,10 +7,10 @@ from advisor.ops.registry import Autocast
 from advisor.records.device import Device, DeviceKind, Precision
 from advisor.records.options import PrecisionChoice
 from advisor.records.script import Script
-from advisor.records.workload import Operand, Row
+from advisor.records.workload import Operand, Row, Workload
 
-Width = Literal["full", "autocast", "half"]
-"""Which operands are stored in 16 bits: none, those that autocast casts, or all."""
+Width = Literal["full", "autocast", "half", "traced"]
+"""Which operands are stored in 16 bits: none, those that autocast casts, all, or those of a 16-bit model's trace."""
 
 _HALF: dict[Precision, str] = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp16": "fp16", "bf16": "bf16"}
 _WIDTHS: dict[Precision, Width] = {
@@ -78,14 +78,18 @@ def autocast_precision(device: Device) -> Precision | None:
     return None
 
 
-def width_of(precision: Precision) -> Width:
-    """Return which operands the precision stores in 16 bits; fp16 and bf16 do not differ."""
-    return _WIDTHS[precision]
+def width_of(precision: Precision, workload: Workload | None = None) -> Width:
+    """Return which operands the precision stores in 16 bits; fp16 and bf16 do not differ.
+
+    A model that was traced in 16 bits keeps what its code computes in fp32, such as norms and losses.
+    """
+    width = _WIDTHS[precision]
+    return "traced" if width == "half" and workload is not None and workload.is_half else width
 
 
 def stored_dtype(operand: Operand, *, width: Width) -> str:
     """Return the dtype of the operand in memory between operators; "float16" also stands for bfloat16."""
-    if width == "half" and operand.dtype in _FLOATS:
+    if (width == "half" and operand.dtype in _FLOATS) or (width == "traced" and operand.dtype == "bfloat16"):
         return "float16"
     return "float16" if width == "autocast" and operand.low and operand.dtype == "float32" else operand.dtype
 

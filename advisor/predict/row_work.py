@@ -111,6 +111,8 @@ def _row_work(
     products = () if is_vector_attention(row) else products_of(call)
     if row.family == "conv" and len(products) > 1:  # two gradients, each of which reads the output's gradient
         images += row.inputs[:1]
+    # Fused attention keeps the sums of its softmax in fp32.
+    computed = row.inputs[:1] if row.family == "attention" else (*row.inputs, *row.outputs)
     casts = _cast_operands(row, width=width, dtype_of=dtype_of)
     parameter_casts = [operand for operand in casts if is_constant(operand)]
     nothing = np.zeros(len(batches))
@@ -124,7 +126,7 @@ def _row_work(
         row=row,
         call=call,
         cost=cost,
-        dtype=_widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)]),
+        dtype=_widest_float([dtype_of(operand) for operand in computed]),
         read_bytes=read_bytes - parameter_bytes,
         parameter_bytes=parameter_bytes,
         cast_bytes=cast_bytes,

@@ -25,6 +25,7 @@ _TRACED: Mapping[MemoryPart, str] = {
 }
 """The parts that are counted in the trace, with their fields of `MemoryLine`."""
 
+_NOT_ALLOCATED: tuple[MemoryPart, ...] = ("allocator", "process")
 _CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
 """With no kernels loaded and with all of PyTorch's kernels (pytorch/pytorch pull request 86509)."""
 _CPU_PROCESS_BYTES = (0.5e9, 1.0e9)
@@ -87,6 +88,14 @@ class StepMemory:
             np.sum([getattr(part, end) for part in self.parts.values()], axis=0) for end in ("low", "mid", "high")
         )
         return SpreadBytes(low=low, mid=mid, high=high)
+
+    @property
+    def allocated(self) -> FloatArray:
+        """Return the bytes of tensors and workspaces, as `torch.cuda.max_memory_allocated` counts them, (batches,)."""
+        counted: FloatArray = np.sum(
+            [part.mid for name, part in self.parts.items() if name not in _NOT_ALLOCATED], axis=0
+        )
+        return counted
 
     def source_of(self, part: MemoryPart) -> str:
         """Return where the bytes of a part come from, in words."""
@@ -152,7 +161,7 @@ def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> Flo
 
 def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, width: Width) -> FloatArray:
     """Return `stored_bytes` of each part, (parts, batches)."""
-    low_ratio = 1.0 if width == "full" else 0.5
+    low_ratio = 1.0 if width in ("full", "traced") else 0.5
     float_ratio = 0.5 if width == "half" else 1.0
     affine = np.array([(part.low, part.full, part.other) for part in parts], dtype=np.float64)
     sizes = affine[..., :1] + affine[..., 1:] * batches
@@ -176,11 +185,13 @@ def attribute(row: Row, name: str) -> float:
 
 def gradient_bytes(workload: Workload) -> float:
     """Return the bytes of all gradients, as traced: as many as the optimizers write to the parameters."""
-    return sum(
-        attribute(row, "element_count")
-        * (attribute(row, "write_bytes_per_element") - attribute(row, "state_bytes_per_element"))
-        for row in optimizer_rows(workload)
-    )
+    return sum(map(_updated_bytes, optimizer_rows(workload)))
+
+
+def _updated_bytes(row: Row) -> float:
+    """Return the bytes of the parameters that an optimizer's row updates."""
+    of_element = attribute(row, "write_bytes_per_element") - attribute(row, "state_bytes_per_element")
+    return attribute(row, "element_count") * of_element
 
 
 def scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
@@ -226,7 +237,7 @@ def _foreach_bytes(workload: Workload) -> float:
     none.
     """
     looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1]
-    return max((attribute(row, "element_count") * 4.0 for row in looped), default=0.0)
+    return max(map(_updated_bytes, looped), default=0.0)
 
 
 def _workspaces(rows: RowMemory, *, batches: FloatArray, kind: DeviceKind) -> SpreadBytes:

@@ -136,7 +136,7 @@ def predict_runs_of(
             host_log_spread[some] = times.host_log_spread
             bound[some] = times.bound
             part_ratio[:, some] = times.part_ratio
-        memory = step_memory(workload, batches=float_batches, width=width_of(used), kind=kind).total
+        memory = step_memory(workload, batches=float_batches, width=width_of(used, workload), kind=kind).total
         peak_bytes[members], least_bytes[members], most_bytes[members] = memory.mid, memory.low, memory.high
         for index in members:
             time_sources[index] = _time_source(devices[index], fits[index])

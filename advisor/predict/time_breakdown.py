@@ -56,7 +56,7 @@ def explain_step(
     workload, counts = _counted(
         workload,
         batches=np.array([float(predicted.batch)]),
-        width=width_of(predicted.precision),
+        width=width_of(predicted.precision, workload),
         compile_mode=compile_mode,
     )
     figures, unit_flops = _row_figures(

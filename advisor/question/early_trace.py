@@ -3,6 +3,7 @@
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.question.recipe import is_recipe
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.options import Options, ScriptOptions
 from advisor.workload.source_trace import SourceTrace
@@ -12,9 +13,9 @@ from advisor.workload.spawn import ProfileRequest
 def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[str, ...]) -> SourceTrace | None:
     """Start to trace the source, so that torch's import overlaps the caller's imports; the caller closes the trace.
 
-    Returns None for a saved workload and for what cannot be traced: `question_from_source` says why.
+    Returns None for a saved workload, a trainer's file and for what cannot be traced: `question_from_source` says why.
     """
-    if is_workload_file(source):
+    if is_workload_file(source) or is_recipe(source):
         return None
     try:
         return SourceTrace.start(
@@ -28,7 +29,7 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
     """Return the request for the child process that traces the source."""
     return ProfileRequest(
         source=source,
-        mode=options.mode,
+        mode=options.mode if options.finetune == "none" else "training",
         finds_mode=isinstance(options, ScriptOptions) and "mode" not in options.given,
         batch=batch,
         inputs=options.input,
@@ -36,5 +37,12 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
         timeout_s=options.timeout,
         prompt_tokens=options.prompt_tokens,
         output_tokens=options.output_tokens,
+        finetune=options.finetune,
+        lora_rank=options.lora_rank,
+        lora_targets=options.lora_targets,
+        sequence=options.sequence,
+        optim=options.optim,
+        trainer_kernels=options.trainer_kernels,
+        fp32_weights=options.precision not in ("auto", "half", "bf16", "fp16"),
         **how,
     )

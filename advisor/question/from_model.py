@@ -44,12 +44,13 @@ def question_from_model(
     """Trace one step of the model, which stays as it was, and collect everything else that an answer needs.
 
     The model, its inputs and functions are as `recommend` takes them; `on` and `read_machine` are as
-    `question_from_source` takes them, and `real_step` is as `trace` takes it. With `prompt_tokens` the model's config
-    alone is traced.
+    `question_from_source` takes them, and `real_step` is as `trace` takes it. With `prompt_tokens` or `finetune` the
+    model's config alone is traced.
     """
     check_named(on, options)
-    if asks_for_tokens(options):
-        with config_source(model) as source:
+    flag = "finetune" if options.finetune != "none" else "prompt_tokens" if asks_for_tokens(options) else ""
+    if flag:
+        with config_source(model, flag=flag) as source:
             question = question_from_source(source, options, on=on, read_machine=read_machine)
         return replace(question, trace_at=None, trace_fused=None)  # the source is gone
     from advisor.workload.sources.live import load_live

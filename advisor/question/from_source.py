@@ -14,6 +14,8 @@ from advisor.catalog.overlay import load_catalog
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.early_trace import request_of
+from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
+from advisor.question.recipe import resolved
 from advisor.question.record import Question, TraceAt
 from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
@@ -71,6 +73,7 @@ def question_from_source(
     this machine out. The answer for a saved workload is the same on every machine, so this one is read only if `on` or
     `--device` says `local`.
     """
+    source, options, recipe_notes = resolved(source, options)
     check_named(on, options)
     check_source(source, options, run=run)
     is_here_named = any(name.casefold() == LOCAL for name in (*on, *options.device))
@@ -93,6 +96,7 @@ def question_from_source(
         workload = started.workload()
     if isinstance(options, ScriptOptions):
         workload, options = as_script(workload, options)
+    workload = replace(workload, assumptions=(*workload.assumptions, *recipe_notes))
     return question_of(
         workload,
         options,
@@ -123,6 +127,7 @@ def question_of(
     """
     check_coverage(workload, options)
     workload, options = as_served(workload, options, engines=catalog.engines)
+    workload, options = as_fine_tuned(workload, options)
     options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
     return Question(
@@ -169,6 +174,7 @@ def profile_source(
     second_count: bool = False,
 ) -> Profile:
     """Count one step of the model in `source` at `options.batch`, or at the source's own batch size."""
+    source, options, _ = resolved(source, options)
     check_source(source, options, run=run)
     wanted = single_batch_of(options.batch)
     if wanted is None and options.batch not in ("", "auto"):
@@ -202,6 +208,7 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
     if run and not source.endswith(".py"):
         raise UsageError(f"--run: {source} is not a script", hint="name a Python file, without ::NAME, or omit --run")
     check_generation(source, options, run=run)
+    check_fine_tuning(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
     if options.measure and is_workload_file(source):

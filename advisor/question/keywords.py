@@ -32,6 +32,16 @@ class Keywords(TypedDict, total=False):
     tensor_parallel: int | str | None
     pipeline_parallel: int | str | None
     expert_parallel: int | str | None
+    finetune: Literal["none", "full", "lora", "qlora"]
+    lora_rank: int | str
+    lora_targets: str | Sequence[str]
+    sequence: int | str | None
+    packing: bool
+    mean_tokens: float | str | None
+    optim: Literal["adamw", "adamw-foreach", "adamw-8bit", "paged-adamw-8bit"]
+    trainer_kernels: Literal["torch", "fused", "liger"]
+    keep_activations: bool
+    model_config: str | None
     accumulate: int | str
     checkpoint_activations: bool
     gpus: int | str | None

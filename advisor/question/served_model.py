@@ -159,16 +159,16 @@ def asks_for_tokens(options: Options) -> bool:
 
 
 @contextmanager
-def config_source(model: "nn.Module") -> Iterator[str]:
-    """Give the config of a transformers model as a source, from which the served model is built.
+def config_source(model: "nn.Module", *, flag: str) -> Iterator[str]:
+    """Give the config of a transformers model as a source, from which the model of `flag` is built.
 
     Raises `LoadError` for any other model. Errors raised inside name the model, not the temporary file.
     """
     kind, to_json = type(model).__name__, getattr(getattr(model, "config", None), "to_json_string", None)
     if to_json is None:
         raise LoadError(
-            f"prompt_tokens: {kind} has no config of transformers, by which a language model in service is built",
-            hint="leave prompt_tokens and output_tokens out, and pass example_inputs, to rank one forward pass",
+            f"{flag}: {kind} has no config of transformers, from which the model is built anew",
+            hint=f"leave {flag} out, and pass example_inputs, to rank the model as it is",
         )
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"{kind}.json"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.records.device import CompileMode, Cpu, DeviceKind, Gpu, Layout, Precision
+from advisor.records.device_memory import Verdict
 from advisor.records.workload import Attention
 
 MeasuredMode = Literal["inference", "forward_backward", "training"]
@@ -97,6 +98,23 @@ class FailedRow(MeasuredRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedPeak:
+    """A measured peak memory of one GPU with its prediction; `measured_bytes` is None for a run that failed.
+
+    - `allocated_bytes`: predicted tensors and workspaces, as `torch.cuda.max_memory_allocated` counts them
+    - `verdict`: whether the whole step fits the device, by its prediction
+    """
+
+    model: str
+    device: str
+    file: str
+    line: int
+    measured_bytes: float | None
+    allocated_bytes: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """The accuracy of predictions for `n` measurements, as ratios: a `mape` of 0.09 is 9 %.
 
@@ -138,6 +156,7 @@ class Accuracy:
     - `kendall_devices`: rank correlation over the devices that ran the same step
     - `cheapest_right_ratio`: share of steps for which the device with the lowest predicted cost is the cheapest
     - `mean_extra_cost_ratio`: mean extra cost of that device over the cheapest one
+    - `peaks`: of fine-tuning runs
     - `notes`: the user's files in force, and implausible values in them
     """
 
@@ -148,6 +167,7 @@ class Accuracy:
     groups: tuple[ScoredGroup, ...]
     predicted: tuple[PredictedRow, ...]
     failed: tuple[FailedRow, ...]
+    peaks: tuple[PredictedPeak, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 from advisor import units
 from advisor.errors import UsageError
 from advisor.records.device import Architecture, CompileMode, Layout
+from advisor.records.fine_tuning import FineTuningChoice, OptimizerChoice, TrainerKernels
 from advisor.records.generation import CacheFormat, Sampling, WeightFormat
 from advisor.records.workload import Attention, Mode
 
@@ -62,6 +63,12 @@ def _flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[s
 def _serving_flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[str], Any] | None = None) -> Any:
     """Return the field of a flag that only a served language model takes."""
     metadata = {"help": f"LLM serving: {help_text}", "metavar": metavar, "parse": parse, "is_of_serving": True}
+    return field(default=default, metadata=metadata)
+
+
+def _tuning_flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[str], Any] | None = None) -> Any:
+    """Return the field of a flag that only the fine-tuning of a model takes."""
+    metadata = {"help": f"fine-tuning: {help_text}", "metavar": metavar, "parse": parse, "is_of_fine_tuning": True}
     return field(default=default, metadata=metadata)
 
 
@@ -129,6 +136,43 @@ class Options:
     pipeline_parallel: int | None = _serving_flag(None, "stages of layers in a copy of the model", metavar="N")
     expert_parallel: int | None = _serving_flag(
         None, "copies of the attention layers that divide the experts of a mixture of experts", metavar="N"
+    )
+    finetune: FineTuningChoice = _flag(
+        "none",
+        "fine-tune a published model as trainers do, with weights in bf16: full, lora (adapters beside frozen "
+        "weights), or qlora (frozen weights in 4 bits); activations are recomputed",
+    )
+    lora_rank: int = _tuning_flag(16, "rank of the adapters", metavar="N", parse=units.parse_count)
+    lora_targets: tuple[str, ...] = _tuning_flag(
+        ("auto",),
+        "layers with adapters: auto (those that PEFT chooses), all-linear, or names such as q_proj,v_proj",
+        metavar="auto|all-linear|NAME",
+    )
+    sequence: int | None = _tuning_flag(
+        None,
+        "tokens per sequence (hf: models), 2048 or the model's limit by default",
+        metavar="N",
+        parse=units.parse_count,
+    )
+    packing: bool = _tuning_flag(
+        False, "pack several samples into each sequence; needs --mean-tokens if the job is given in --samples"
+    )
+    mean_tokens: float | None = _tuning_flag(
+        None, "mean tokens of a sample of the data set, for --packing", metavar="N", parse=units.parse_positive
+    )
+    optim: OptimizerChoice = _tuning_flag(
+        "adamw",
+        "adamw (one fused kernel), adamw-foreach (a loop over operators), adamw-8bit (bitsandbytes), or "
+        "paged-adamw-8bit, whose state is in host memory",
+    )
+    trainer_kernels: TrainerKernels = _tuning_flag(
+        "torch",
+        "torch: as transformers; fused: one kernel for each norm, rotation and loss (Unsloth); liger: the same, and "
+        "logits only in chunks",
+    )
+    keep_activations: bool = _tuning_flag(False, "do not recompute activations (no gradient checkpointing)")
+    model_config: str | None = _flag(
+        None, "config of the model that a trainer's YAML file fine-tunes, if it cannot be found by name", metavar="FILE"
     )
     accumulate: int = _flag(1, "gradient accumulation: micro-batches per GPU in one optimizer step", metavar="N")
     checkpoint_activations: bool = _flag(
@@ -264,11 +308,15 @@ class ScriptOptions(Options):
     given: frozenset[str] = frozenset()
 
 
-TAKES_COMMAS = frozenset({"provider", "region", "tier", "device", "arch", "instance"})
+TAKES_COMMAS = frozenset({"lora_targets", "provider", "region", "tier", "device", "arch", "instance"})
 """Fields that take names with commas between them; file names and input specifications may contain commas."""
 NOT_SERVED = {
     **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
     **dict.fromkeys(("input", "attention", "timeout", "prompt_tokens", "output_tokens"), "it is fixed in the workload"),
+    **dict.fromkeys(
+        ("finetune", "model_config", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels"),
+        "it is fixed in the workload",
+    ),
     **dict.fromkeys(("no_local", "no_calibrate"), "the service never uses a local machine"),
 }
 """Fields that a request to the service may not set, with the reasons."""

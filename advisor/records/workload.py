@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.records.fine_tuning import FineTuning
 from advisor.records.generation import Generation
 from advisor.records.script import Script
 
@@ -137,6 +138,8 @@ class Workload:
     - `generation`: set for LLM serving, where a sample is a request and a step serves every request in flight once,
       from prompt to last token: the mean step of continuous batching
     - `script`: what a captured script sets for itself
+    - `fine_tuning`: set for a model that is prepared for fine-tuning
+    - `is_half`: the parameters were traced in 16 bits, so tensors in fp32 are those that the model's code makes
     """
 
     schema_version: int
@@ -159,6 +162,8 @@ class Workload:
     taken: TakenRatios = TakenRatios(heap=1.0, cache=1.0)
     generation: Generation | None = None
     script: Script | None = None
+    fine_tuning: FineTuning | None = None
+    is_half: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

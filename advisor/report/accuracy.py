@@ -1,5 +1,6 @@
 """Makes the answer on the accuracy of predictions, its JSON, and the report's section on it."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -41,6 +42,7 @@ def accuracy_content(accuracy: Accuracy, *, top: int) -> Iterator[Block]:
     """Yield the scores of all rows and of every group, then the `top` most frequent reasons of failed rows."""
     yield Paragraph(title=accuracy_headline(accuracy), sentences=tuple(device_sentences(accuracy)))
     yield from score_tables(accuracy, top=top)
+    yield Paragraph(title="Peak memory of fine-tuning", sentences=tuple(peak_sentences(accuracy)))
     yield Paragraph(sentences=score_legend(accuracy), style="faint")
     yield from failure_listings(accuracy, top=top)
 
@@ -96,6 +98,7 @@ def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
     }
     if with_rows:
         document["rows"] = accuracy.predicted
+        document["peaks"] = accuracy.peaks
     return to_json(document)
 
 
@@ -115,6 +118,19 @@ def device_sentences(accuracy: Accuracy) -> Iterable[str]:
             f"the steps; on average, the choice costs {format_ratio(accuracy.mean_extra_cost_ratio)} more than the "
             "best."
         )
+
+
+def peak_sentences(accuracy: Accuracy) -> Iterable[str]:
+    """Yield sentences on the predicted peak memory of fine-tuning runs, and on those that ran out of memory."""
+    ratios = [one.allocated_bytes / one.measured_bytes for one in accuracy.peaks if one.measured_bytes]
+    if ratios:
+        error = sum(abs(ratio - 1) for ratio in ratios) / len(ratios)
+        bias = math.exp(sum(map(math.log, ratios)) / len(ratios)) - 1
+        yield f"Mean error {format_ratio(error)} over {len(ratios):,} runs, bias {bias * 100:+.1f} %."
+    failed = [one for one in accuracy.peaks if one.measured_bytes is None]
+    if failed:
+        wrong = sum(one.verdict == "fits" for one in failed)
+        yield f"{len(failed):,} runs failed; {wrong:,} of them would fit by the prediction."
 
 
 def _by_grouping(groups: Iterable[ScoredGroup]) -> dict[str, list[ScoredGroup]]:

@@ -49,7 +49,7 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
             f"{plan.gpu_count} of them the step needs {units.format_bytes(needed_bytes)} each in {precision}"
             + (f"; {more} machines together may hold it (--max-machines {more})." if can_join else "."),
         )
-    step = Step(workload=workload, batch=batch, width=width_of(precision), kind=device.kind)
+    step = Step(workload=workload, batch=batch, width=width_of(precision, workload), kind=device.kind)
     fitting = [changed for changed in remedies(step, device=device) if _fits(changed, usable_bytes)]
     listed = ", ".join(f"{each.name} {units.format_bytes(float(each.step.peak.mid[0]))}" for each in fitting)
     needed = units.format_bytes(float(step.peak.mid[0]))

@@ -113,7 +113,7 @@ def _half_precision(step: Step, device: Device) -> Remedied | None:
     """Use autocast in training, where weights stay in fp32, and a 16-bit model for inference."""
     has_half = device.kind == "gpu" or "bf16" in device.peak_flops_per_s
     is_training = step.workload.mode == "training"
-    if not has_half or step.width == "half" or (is_training and step.width == "autocast"):
+    if not has_half or step.width in ("half", "traced") or (is_training and step.width == "autocast"):
         return None
     width: Width = "autocast" if is_training else "half"
     change = "autocast (--precision amp-bf16)" if is_training else "the whole model in 16 bits (--precision bf16)"

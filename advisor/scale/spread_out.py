@@ -125,7 +125,7 @@ def spread_out(
         members = members_of[plan]
         if needs_code_changes:  # a model that fits on one GPU is never split
             members = [one for one in members if best.rank[0, one].any()]
-        for (kind, width), group in _by_kind_and_width(members, alone).items():
+        for (kind, width), group in _by_kind_and_width(workload, members, alone).items():
             offered = _offered(workload, plan, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided)
             late = np.maximum(1.0, lateness(offered.step_s, plan, group))
             last = np.where(offered.fits, offered.step_s * np.where(late > 1, 1, weight), offered.peak_bytes)
@@ -156,13 +156,15 @@ def _divides(batches: IndexArray, plan: Plan) -> BoolArray:
     return batches >= plan.data * plan.accumulate
 
 
-def _by_kind_and_width(members: Sequence[int], alone: Predictions) -> dict[tuple[DeviceKind, Width], list[int]]:
+def _by_kind_and_width(
+    workload: Workload, members: Sequence[int], alone: Predictions
+) -> dict[tuple[DeviceKind, Width], list[int]]:
     """Group devices by their kind and by the width in which they store tensors; leave out those without a precision."""
     groups: dict[tuple[DeviceKind, Width], list[int]] = {}
     for index in members:
         precision = alone.precisions[index, 0]
         if precision is not None:
-            groups.setdefault((alone.devices[index].kind, width_of(precision)), []).append(index)
+            groups.setdefault((alone.devices[index].kind, width_of(precision, workload)), []).append(index)
     return groups
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
 from advisor.predict.step_memory import gradient_bytes, stored_bytes
@@ -38,7 +39,7 @@ def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traf
     """Return the traffic of one pass at each of `batches`."""
     blocks = outermost(workload.blocks)
     count = sum(one.count for one in blocks)
-    half_ratio = 1.0 if width == "full" else 0.5
+    half_ratio = 1.0 if width in ("full", "traced") else 0.5
     all_gradients = gradient_bytes(workload) * (0.5 if width == "half" else 1.0)
     bucket_count = max(1, round(all_gradients / _BUCKET_BYTES))
     last = max(all_gradients / bucket_count, _last_gradient_bytes(workload) * (0.5 if width == "half" else 1.0))
@@ -48,7 +49,7 @@ def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traf
         bucket_count=bucket_count,
         last_bucket_bytes=min(last, all_gradients),
         gathered_bytes=workload.parameter_bytes * half_ratio,
-        scattered_bytes=workload.parameter_bytes * half_ratio,
+        scattered_bytes=gradient_bytes(workload) * half_ratio,
         block_count=count,
         block_ratio=sum(one.parameter_bytes for one in blocks) / max(1, workload.parameter_bytes),
         result_bytes=results / max(1, count),
@@ -65,13 +66,13 @@ def _last_gradient_bytes(workload: Workload) -> float:
 
 
 def _constant_bytes(operand: Operand) -> float:
-    """Return the bytes of the operand in fp32, or 0 if its shape depends on the batch."""
-    elements = 4.0
+    """Return the bytes of the operand, or 0 if its shape depends on the batch."""
+    size_bytes = ITEMSIZE_BYTES[operand.dtype]
     for dim in operand.shape:
         if not isinstance(dim, int):
             return 0.0
-        elements *= dim
-    return elements
+        size_bytes *= dim
+    return size_bytes
 
 
 def part_of(traffic: Traffic, plan: Plan) -> Traffic:

@@ -54,12 +54,9 @@ def engine_kernels(model: nn.Module, *, is_decode: bool) -> Iterator[None]:
 
     Decode leaves the latents of MLA as they are cached, for `kv_cache.attend`.
     """
-    patches: list[Patch] = [(one, "forward", _norm_of(one)) for one in model.modules() if _is_engine_norm(one)]
+    patches: list[Patch] = [(one, "forward", _norm_of(one)) for one in model.modules() if is_rms_norm(one)]
     code = sys.modules[type(model).__module__]
-    for name, parameters in _ROTATIONS.items():
-        rotation = getattr(code, name, None)
-        if rotation is not None and list(inspect.signature(rotation).parameters) == parameters:
-            patches.append((code, name, _rotated))
+    patches += rotation_of(code, _rotated)
     patches += [(code, name, replacement) for name, replacement in recurrent_kernels(code)]
     patches += own_attention(model)
     if is_decode:
@@ -69,7 +66,16 @@ def engine_kernels(model: nn.Module, *, is_decode: bool) -> Iterator[None]:
         yield
 
 
-def _is_engine_norm(module: nn.Module) -> bool:
+def rotation_of(code: Any, replacement: Callable[..., Any]) -> list[Patch]:
+    """Return the patches that replace the rotation of queries and keys in a model's Python module."""
+    return [
+        (code, name, replacement)
+        for name, parameters in _ROTATIONS.items()
+        if (rotation := getattr(code, name, None)) and list(inspect.signature(rotation).parameters) == parameters
+    ]
+
+
+def is_rms_norm(module: nn.Module) -> bool:
     """Return True for an RMS norm, with or without a gate; other norms run as torch's kernels."""
     return type(module).__name__.endswith(("RMSNorm", "RMSNormGated"))
 
@@ -152,7 +158,7 @@ def engine_layers(model: nn.Module, *, same_input: Collection[int]) -> EngineLay
     return EngineLayers(
         merged=paths(lambda one: id(one) in same_input or type(one).__name__.endswith(("Norm", "Experts"))),
         routers=paths(lambda one: type(one).__name__.endswith("Router")),
-        normalising=frozenset(map(_around, paths(_is_engine_norm))),
+        normalising=frozenset(map(_around, paths(is_rms_norm))),
         activations=activations,
         gated=frozenset(map(_around, activations)),
     )

@@ -39,7 +39,8 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
     document = {
         name: getattr(workload, name)
         for name in Workload.__dataclass_fields__
-        if name not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation", "script")
+        if name
+        not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation", "script", "fine_tuning")
     }
     groups = {
         f"by_{by}": [asdict(group) for group in group_rows(workload, by=by, batch=workload.batch)]
@@ -56,6 +57,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         "blocks": [asdict(blocks) for blocks in workload.blocks],
         "taken": asdict(workload.taken),
         **({} if workload.generation is None else {"generation": asdict(workload.generation)}),
+        **({} if workload.fine_tuning is None else {"fine_tuning": asdict(workload.fine_tuning)}),
         **({} if workload.script is None else {"script": _script_to_json(workload.script)}),
         "rows": {
             **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},

@@ -32,6 +32,8 @@ class LoadedModel:
     """`optimizer(parameters)` returns a torch optimizer. None: AdamW."""
     train_step: Callable[[nn.Module, Any], Any] | None = None
     """`train_step(model, batch)` runs the whole step. None: forward, loss, backward, optimizer step."""
+    frees_output: bool = False
+    """The step drops the model's output before backward, as transformers' Trainer does."""
     notes: tuple[str, ...] = ()
     """Tell the user what was assumed."""
 

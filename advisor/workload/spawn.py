@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
+from advisor.records.fine_tuning import FineTuning, FineTuningChoice, OptimizerChoice, TrainerKernels
 from advisor.records.generation import Generation
 from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
@@ -93,6 +94,30 @@ class ProfileRequest:
     second_count: bool = False
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    finetune: FineTuningChoice = "none"
+    lora_rank: int = 16
+    lora_targets: tuple[str, ...] = ("auto",)
+    sequence: int | None = None
+    optim: OptimizerChoice = "adamw"
+    trainer_kernels: TrainerKernels = "torch"
+    fp32_weights: bool = False
+    fp32_logits: bool = False
+
+    @property
+    def fine_tuning(self) -> FineTuning | None:
+        """How the model is fine-tuned, or None to trace it as it is."""
+        if self.finetune == "none":
+            return None
+        return FineTuning(
+            method=self.finetune,
+            rank=self.lora_rank,
+            targets=self.lora_targets,
+            sequence=self.sequence,
+            optimizer=self.optim,
+            kernels=self.trainer_kernels,
+            fp32_weights=self.fp32_weights,
+            fp32_logits=self.fp32_logits,
+        )
 
     @property
     def generation(self) -> Generation | None:

@@ -147,7 +147,7 @@ class BlockBytes:
     kept: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
     """Activations held when backward begins."""
     results: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
-    """The part of `kept` that is the block's output."""
+    """The block's output, which checkpointing holds instead."""
 
 
 class BlockMemory:
@@ -161,7 +161,7 @@ class BlockMemory:
         }
         self._running: list[int] = []
         self._makers: dict[int, tuple[int, ...]] = {}
-        self._results: dict[int, set[int]] = {}
+        self._results: dict[int, tuple[Stored, ...]] = {}
 
     def enter(self, module: nn.Module) -> None:
         """Note that a module begins to run."""
@@ -174,7 +174,7 @@ class BlockMemory:
         """Note that a module ends and returns `results`."""
         if id(module) in self._blocks:
             self._running.remove(id(module))
-            self._results[id(module)] = {stored.serial for stored in results}
+            self._results[id(module)] = tuple({stored.serial: stored for stored in results}.values())
 
     def is_block(self, module: nn.Module) -> bool:
         """Return True if the module is one of a list of repeated blocks."""
@@ -186,7 +186,7 @@ class BlockMemory:
             self._makers.setdefault(stored.serial, tuple(self._running))
 
     def hold(self, live: Iterable[Stored]) -> None:
-        """Count the storages that are live when backward begins."""
+        """Count the storages that are live when backward begins, and the blocks' results, even if they are freed."""
         for stored in live:
             category, storing = divmod(stored.cell, len(STORINGS))
             if category != _ACTIVATIONS:
@@ -194,8 +194,10 @@ class BlockMemory:
             for identity in self._makers.get(stored.serial, ()):
                 block = self._blocks[identity]
                 block.kept[storing] += stored.size_bytes
-                if stored.serial in self._results.get(identity, ()):
-                    block.results[storing] += stored.size_bytes
+        for identity, results in self._results.items():
+            for stored in results:
+                if identity in self._makers.get(stored.serial, ()):
+                    self._blocks[identity].results[stored.cell % len(STORINGS)] += stored.size_bytes
 
     def by_path(self) -> dict[str, list[BlockBytes]]:
         """Return the blocks that ran, in the order of the model, grouped by path."""

@@ -242,9 +242,12 @@ def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> b
     optimizer = optimizer_of(loaded)
     output = loaded.model(*inputs[0], **inputs[1])
     recorder.phase = "loss"
-    loss_of(loaded, output, batch).backward()
+    loss, has_own_loss = loss_of(loaded, output, batch), own_loss(output) is not None
+    if loaded.frees_output:
+        del output
+    loss.backward()
     optimizer.step()
-    return own_loss(output) is not None
+    return has_own_loss
 
 
 def merged_workload(
@@ -286,6 +289,7 @@ def merged_workload(
         assumptions=(*assumptions, *assumed, *_recomputed_notes(steps[0])),
         blocks=merged_blocks(steps, batches),
         taken=taken_ratios(steps[0]),
+        is_half=any(parameter.dtype in (torch.bfloat16, torch.float16) for parameter in parameters),
     )
 
 

@@ -230,7 +230,18 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
             from advisor.workload.trace import trace
 
             specs = parse_input_specs(request.inputs)
-            loaded = sources.load(request.source, mode=request.mode, specs=specs, attention=request.attention)
+            tuning = request.fine_tuning
+            loaded = sources.load(
+                request.source,
+                mode=request.mode,
+                specs=specs,
+                attention=request.attention,
+                tokens=None if tuning is None else tuning.tokens,
+            )
+            if tuning is not None:
+                from advisor.workload.fine_tuning import fine_tuned
+
+                loaded = fine_tuned(loaded, tuning)
             with user_errors_in_step(loaded, request):
                 workload = trace(
                     loaded,
@@ -240,6 +251,9 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
                     attention=request.attention,
                     release=request.release,
                 )
+            if tuning is not None:
+                trained = sum(one.numel() for one in loaded.model.parameters() if one.requires_grad)
+                workload = replace(workload, fine_tuning=replace(tuning, trained_count=trained))
             if request.second_count:
                 from advisor.workload.second_count import count_with_fvcore
 

@@ -37,6 +37,15 @@ def test_without_flags_the_options_are_the_defaults(advise: Advise, pipeline: Pi
 
 
 GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
+    "finetune": (("lora",), "lora"),
+    "lora_rank": (("8",), 8),
+    "lora_targets": (("q_proj,v_proj",), ("q_proj", "v_proj")),
+    "sequence": (("4096",), 4096),
+    "packing": ((), True),
+    "mean_tokens": (("300",), 300.0),
+    "optim": (("adamw-8bit",), "adamw-8bit"),
+    "trainer_kernels": (("liger",), "liger"),
+    "keep_activations": ((), True),
     "mode": (("training",), "training"),
     "precision": (("bf16",), "bf16"),
     "batch": (("8,16",), "8,16"),

@@ -37,6 +37,8 @@ class SourceKind:
     """The optional package that it needs."""
     is_path: bool = False
     """The source names a file or folder, and so depends on the working directory."""
+    takes_tokens: bool = False
+    """Its `load` takes the most tokens of a sample."""
     has_attention_forms: bool = False
     """Its models implement attention in several ways, and `load` builds the requested one."""
 
@@ -86,13 +88,24 @@ def usages() -> str:
     return f"{', '.join(first)} or {last}"
 
 
-def load(source: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> "LoadedModel":
-    """Load the model and inputs that `source` names; this imports torch, and runs the code of a file."""
+def load(
+    source: str,
+    *,
+    mode: Mode,
+    specs: Sequence[InputSpec],
+    attention: Attention = "auto",
+    tokens: int | None = None,
+) -> "LoadedModel":
+    """Load the model and inputs that `source` names; this imports torch, and runs the code of a file.
+
+    `tokens` is the most tokens of a sample, for kinds whose inputs are text by default.
+    """
     kind = kind_of(source)
     if kind is None:
         raise LoadError(f"{source} is not a model", hint=f"a model is {usages()}")
     module = cast(SourceModule, import_module(f"{__name__}.{kind.module}"))
-    return module.load(source.removeprefix(f"{kind.scheme}:"), mode=mode, specs=specs, attention=attention)
+    how = {"tokens": tokens} if tokens is not None and kind.takes_tokens else {}
+    return module.load(source.removeprefix(f"{kind.scheme}:"), mode=mode, specs=specs, attention=attention, **how)
 
 
 def load_language_model(source: str, generation: Generation) -> "LanguageModel":

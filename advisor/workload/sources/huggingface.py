@@ -26,6 +26,7 @@ SOURCE = {
     "package": "transformers",
     "is_path": True,
     "has_attention_forms": True,
+    "takes_tokens": True,
 }
 _TOKENS = 512
 _IMAGE_SIZE = 224
@@ -49,15 +50,25 @@ class FoundConfig:
     transformers: Any
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
-    """Build the model of an id, a `config.json` or its folder; in training mode with the model's own loss."""
+def load(
+    reference: str,
+    *,
+    mode: Mode,
+    specs: Sequence[InputSpec],
+    attention: Attention = "auto",
+    tokens: int = _TOKENS,
+) -> LoadedModel:
+    """Build the model of an id, a `config.json` or its folder; in training mode with the model's own loss.
+
+    Text has `tokens` tokens, or as many as the model takes if they are fewer.
+    """
     found = read_config(reference, {"attn_implementation": _ATTENTION[attention]} if attention in _ATTENTION else {})
     config, name = found.config, found.name
     kind = _model_class(found.transformers, config, found.path)
     model = build(lambda: kind(config), reference)
     if specs:
         return load_live(model, specs=specs, name=name)
-    makers, note = _inputs(model, config, found.path)
+    makers, note = _inputs(model, config, found.path, tokens=tokens)
     labels = _labels(kind.__name__, makers) if mode == "training" else {}
 
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
@@ -136,14 +147,14 @@ def _model_class(transformers: Any, config: Any, path: Path) -> Callable[[Any], 
     return kind  # type: ignore[no-any-return]
 
 
-def _inputs(model: Any, config: Any, path: Path) -> tuple[Makers, str]:
+def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers, str]:
     """Return functions that make the forward's arguments, and a note on the assumed sizes."""
     forward = inspect.signature(model.forward).parameters
     text = getattr(config, "text_config", config)
     vision = getattr(config, "vision_config", config)
     main = model.main_input_name
     if main == "input_ids":
-        token_count = min([_TOKENS, *_known(text, _POSITIONS)])
+        token_count = min([tokens, *_known(text, _POSITIONS)])
         makers = {"input_ids": _token_maker(token_count, text.vocab_size)}
         note = f"input of {token_count} tokens assumed"
         if "return_loss" in forward and "pixel_values" in forward:  # two towers, as in CLIP
@@ -164,7 +175,7 @@ def _inputs(model: Any, config: Any, path: Path) -> tuple[Makers, str]:
             hint=f"pass --input {main}=SIZExSIZE:DTYPE",
         )
     if config.is_encoder_decoder and "decoder_input_ids" in forward:
-        decoded_count = min([_TOKENS, *_known(config, _POSITIONS)])
+        decoded_count = min([tokens, *_known(config, _POSITIONS)])
         makers["decoder_input_ids"] = _token_maker(decoded_count, config.vocab_size)
     return makers, note
 

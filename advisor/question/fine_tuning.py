@@ -1,0 +1,96 @@
+"""Checks the options of a model to fine-tune, and settles how trainers run it."""
+
+from dataclasses import fields, replace
+
+from advisor.errors import UsageError
+from advisor.records.flag_values import flag_name, is_workload_file
+from advisor.records.options import Options
+from advisor.records.workload import Operand, Workload
+from advisor.workload.sources import kind_of
+
+_TUNING_FIELDS = tuple(field.name for field in fields(Options) if field.metadata.get("is_of_fine_tuning"))
+_OF_ADAPTERS = ("lora_rank", "lora_targets")
+_OF_JOBS = ("packing", "mean_tokens", "keep_activations")
+"""Options that a saved workload takes, too."""
+
+
+def check_fine_tuning(source: str, options: Options, *, run: bool = False) -> None:
+    """Raise `UsageError` if the options of fine-tuning contradict each other or the source."""
+    given = [name for name in ("finetune", *_TUNING_FIELDS) if _is_given(options, name)]
+    is_saved = is_workload_file(source)
+    if not given or (is_saved and set(given) <= set(_OF_JOBS)):
+        return
+    first = flag_name(given[0])
+    if is_saved:
+        raise UsageError(f"{first}: {source} is a saved workload, whose step is settled", hint="save it anew with it")
+    if options.finetune == "none":
+        raise UsageError(f"{first} is of fine-tuning", hint="add --finetune lora, qlora or full")
+    if run:
+        raise UsageError(
+            f"--finetune: {source} is a script, which says itself what it trains", hint="leave --finetune out"
+        )
+    if options.prompt_tokens is not None or options.output_tokens is not None:
+        raise UsageError(
+            "--finetune: a service cannot run training", hint="leave --prompt-tokens and --output-tokens out"
+        )
+    of_adapters = next((name for name in _OF_ADAPTERS if name in given), None)
+    if options.finetune == "full" and of_adapters:
+        raise UsageError(
+            f"{flag_name(of_adapters)}: --finetune full has no adapters", hint="write --finetune lora, or leave it out"
+        )
+    kind = kind_of(source)
+    if options.sequence is not None and not (kind and kind.takes_tokens):
+        raise UsageError(f"--sequence: the inputs of {source} are its own", hint="leave --sequence out, or use --input")
+    if options.measure:
+        raise UsageError("--measure: the model to fine-tune is traced, not run", hint="leave --measure out")
+
+
+def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Options]:
+    """Return a workload of fine-tuning and the options as trainers run it; any other workload is unchanged.
+
+    Trainers recompute activations by default and hold the whole model in 16 bits; each device takes its cheapest batch.
+    Raises `UsageError` if the options
+    do not suit the workload.
+    """
+    tuning = workload.fine_tuning
+    if tuning is None:
+        given = next((name for name in _OF_JOBS if _is_given(options, name)), None)
+        if given is not None:
+            raise UsageError(f"{flag_name(given)}: {workload.name} is not fine-tuned", hint="add --finetune lora")
+        return workload, options
+    if options.mean_tokens is not None and not options.packing:
+        raise UsageError("--mean-tokens: without --packing every sample is a sequence", hint="add --packing")
+    if options.packing and options.samples is not None and options.mean_tokens is None:
+        raise UsageError(
+            "--packing: how many samples a sequence holds is not known", hint="add --mean-tokens, or give --tokens"
+        )
+    if tuning.optimizer.startswith("paged-"):
+        workload = _paged(workload)
+    return workload, replace(
+        options,
+        mode="training",
+        batch=options.batch or "auto",
+        checkpoint_activations=not options.keep_activations,
+        precision="half" if options.precision == "auto" else options.precision,
+    )
+
+
+def _paged(workload: Workload) -> Workload:
+    """Return the workload with its optimizer's state in host memory, from and to which each step copies it.
+
+    bitsandbytes pages the state through unified memory; a GPU with room keeps it, so this is the slowest case.
+    """
+    state_bytes = max(sum(line.optimizer_state.full[:1] + line.optimizer_state.other[:1]) for line in workload.memory)
+    if not state_bytes:
+        return workload
+    none = type(workload.memory[0].optimizer_state)()
+    return replace(
+        workload,
+        memory=tuple(replace(line, optimizer_state=none) for line in workload.memory),
+        inputs=(*workload.inputs, Operand(shape=(2 * round(state_bytes),), dtype="uint8")),
+        assumptions=(*workload.assumptions, "the optimizer's state is paged in from host memory and back in each step"),
+    )
+
+
+def _is_given(options: Options, name: str) -> bool:
+    return bool(getattr(options, name) != Options.__dataclass_fields__[name].default)

@@ -1,0 +1,246 @@
+"""Prepares a loaded model for fine-tuning: 16-bit weights, frozen or in 4 bits, with low-rank adapters.
+
+The layers are those of PEFT (Hu et al., LoRA, 2021; `peft/tuners/lora/layer.py`) and bitsandbytes (Dettmers et al.,
+QLoRA, 2023; `bitsandbytes/autograd/_functions.py`, `MatMul4Bit`).
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+
+from advisor.errors import LoadError, did_you_mean
+from advisor.records.fine_tuning import FineTuning, OptimizerChoice
+from advisor.workload.loaded import Inputs, LoadedModel
+from advisor.workload.trainer_kernels import applied, with_trainer_kernels
+
+_DTYPE = torch.bfloat16
+_DEFAULT_TARGETS = (
+    ("q_proj", "v_proj"), ("query_key_value",), ("query", "value"), ("c_attn",), ("q", "v"), ("qkv_proj",), ("Wqkv",),
+    ("q_lin", "v_lin"), ("qkv",), ("in_proj", "x_proj"), ("to_q", "to_k", "to_v", "to_out.0"),
+)  # fmt: skip
+"""Layers that PEFT adapts by default (`TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`), and the attention of
+diffusers' models; the first names that a model has count."""
+_ALL_LINEAR = "all-linear"
+_WEIGHTS_BLOCK = 64
+"""Weights with a scale of their own in bitsandbytes' NF4; the scales have 8 bits, and 32 bits for 256 of them."""
+_SCALES_BLOCK = 256
+_MOMENTS_BLOCK = 256
+"""Moments with a scale of their own (bitsandbytes: `Optimizer2State`)."""
+_LEAST_8BIT = 4096
+"""Parameters with fewer elements keep their moments in fp32 (bitsandbytes: `min_8bit_size`)."""
+_ADAPTER_SCALE = 2.0
+"""Any number: the adapter's output is scaled by alpha / rank."""
+
+_LIBRARY = torch.library.Library("finetune", "FRAGMENT")
+_LIBRARY.define("dequantize(Tensor packed, Tensor scales, int rows, int columns) -> Tensor")
+_LIBRARY.impl(
+    "dequantize",
+    lambda packed, scales, rows, columns: torch.empty((rows, columns), dtype=_DTYPE, device=packed.device),
+    "CompositeExplicitAutograd",
+)
+_LIBRARY.define(
+    "adamw_8bit(Tensor(a!) parameter, Tensor gradient, Tensor(b!) first, Tensor(c!) second, Tensor(d!) scales) -> ()"
+)
+_LIBRARY.impl("adamw_8bit", lambda *_: None, "CompositeExplicitAutograd")
+
+
+def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
+    """Return the model with its weights in bf16, and with frozen weights and adapters if the method has them.
+
+    Raises `LoadError` if the model has none of the layers to adapt.
+    """
+    model, method = loaded.model, fine_tuning.method
+    output = _output_layer(model)
+    if not fine_tuning.fp32_weights:
+        _cast(model)
+        loaded = replace(loaded, make_inputs=_casting(loaded.make_inputs))
+    if method != "full":
+        targets = {id(layer) for layer in _targets(model, fine_tuning.targets, output=output)}
+        model.requires_grad_(requires_grad=False)
+        for owner, name, layer in list(_linear_layers(model)):
+            base = QuantizedLinear(layer) if method == "qlora" and layer is not output else layer
+            if id(layer) in targets:
+                base = AdaptedLinear(base, *_sizes(layer), rank=fine_tuning.rank)
+            setattr(owner, name, base)
+    loaded = replace(
+        loaded,
+        frees_output=True,
+        optimizer=loaded.optimizer or OPTIMIZERS[fine_tuning.optimizer],
+        notes=(*loaded.notes, _summary(model, fine_tuning)),
+    )
+    if fine_tuning.kernels == "torch":
+        return loaded
+    return with_trainer_kernels(loaded, fine_tuning, output=output)
+
+
+class AdaptedLinear(nn.Module):
+    """A linear layer with a low-rank adapter: W x + s B A x. The adapter has fp32 weights, used in the input's dtype.
+
+    PEFT keeps adapters of 16-bit models in fp32 (`autocast_adapter_dtype`), and autocast casts them.
+    """
+
+    def __init__(self, base: nn.Module, in_features: int, out_features: int, *, rank: int) -> None:
+        super().__init__()
+        self.base_layer = base
+        device = next(base.parameters()).device
+        self.lora_A = nn.Parameter(torch.empty((rank, in_features), device=device))
+        self.lora_B = nn.Parameter(torch.empty((out_features, rank), device=device))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Add the adapter's output to that of the base layer."""
+        narrow = functional.linear(states, self.lora_A.to(states.dtype))
+        wide = functional.linear(narrow, self.lora_B.to(states.dtype))
+        result: torch.Tensor = self.base_layer(states) + wide * _ADAPTER_SCALE
+        return result
+
+
+class QuantizedLinear(nn.Module):
+    """A frozen linear layer with weights in NF4, dequantized at each use."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.columns, self.rows = _sizes(layer)
+        count = self.columns * self.rows
+        scale_count = math.ceil(count / _WEIGHTS_BLOCK)
+        sizes = {"packed": count // 2, "scales": scale_count + 4 * math.ceil(scale_count / _SCALES_BLOCK)}
+        device = next(layer.parameters()).device
+        for name, size in sizes.items():
+            packed = torch.empty(size, dtype=torch.uint8, device=device)
+            self.register_parameter(name, nn.Parameter(packed, requires_grad=False))
+        self.bias = layer.bias
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Multiply with the dequantized weights."""
+        product = applied(_QuantizedProduct, states, self.packed, self.scales, self.rows, self.columns)
+        result: torch.Tensor = product if self.bias is None else product + self.bias
+        return result
+
+
+class _QuantizedProduct(torch.autograd.Function):
+    """Dequantizes in forward and again in backward, and keeps only the packed weights."""
+
+    @staticmethod
+    def forward(ctx: Any, states: torch.Tensor, packed: Any, scales: Any, rows: int, columns: int) -> torch.Tensor:
+        ctx.save_for_backward(packed, scales)
+        ctx.sizes = rows, columns
+        return functional.linear(states, torch.ops.finetune.dequantize(packed, scales, rows, columns))
+
+    @staticmethod
+    def backward(ctx: Any, gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        packed, scales = ctx.saved_tensors
+        return gradients @ torch.ops.finetune.dequantize(packed, scales, *ctx.sizes), None, None, None, None
+
+
+class AdamW8bit(torch.optim.Optimizer):
+    """AdamW with moments in 8 bits (bitsandbytes: `AdamW8bit`); small parameters keep theirs in fp32."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # it never calls a closure
+        """Update every parameter that has a gradient."""
+        for parameter in (one for group in self.param_groups for one in group["params"] if one.grad is not None):
+            state = self.state[parameter]
+            if not state:
+                is_small = parameter.numel() < _LEAST_8BIT
+                for moment in ("first", "second"):
+                    state[moment] = torch.empty_like(parameter, dtype=torch.float32 if is_small else torch.uint8)
+                scale_count = 0 if is_small else 2 * math.ceil(parameter.numel() / _MOMENTS_BLOCK)
+                state["scales"] = torch.empty(scale_count, device=parameter.device)
+            torch.ops.finetune.adamw_8bit(parameter, parameter.grad, state["first"], state["second"], state["scales"])
+
+
+OPTIMIZERS: Mapping[OptimizerChoice, Callable[[Any], torch.optim.Optimizer]] = {
+    "adamw": partial(torch.optim.AdamW, fused=True),
+    "adamw-foreach": torch.optim.AdamW,
+    "adamw-8bit": AdamW8bit,
+    "paged-adamw-8bit": AdamW8bit,
+}
+"""`adamw` is the default of transformers' Trainer since version 5, "adamw_torch_fused", and `adamw-foreach` the earlier
+one, "adamw_torch", which holds intermediate results as large as the parameters."""
+
+
+def _summary(model: nn.Module, fine_tuning: FineTuning) -> str:
+    """Return a sentence on what is trained."""
+    parameters = list(model.parameters())
+    trained = sum(one.numel() for one in parameters if one.requires_grad)
+    how = "fine-tuning" if fine_tuning.method == "full" else f"adapters of rank {fine_tuning.rank}"
+    frozen = "" if fine_tuning.method == "full" else ", the others frozen"
+    stored = {"qlora": " in 4 bits (NF4)", "lora": " in bf16"}.get(fine_tuning.method, "")
+    return f"{how}: {trained:,} parameters are trained{frozen}{stored}"
+
+
+def _cast(model: nn.Module) -> None:
+    """Give all fp32 parameters the 16-bit dtype, without reading them; tied ones stay tied."""
+    cast: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None and parameter.dtype is torch.float32:
+                if id(parameter) not in cast:
+                    cast[id(parameter)] = nn.Parameter(torch.empty_like(parameter, dtype=_DTYPE))
+                module._parameters[name] = cast[id(parameter)]
+
+
+def _casting(make_inputs: Callable[[int], Inputs]) -> Callable[[int], Inputs]:
+    """Return the function with its fp32 tensors, such as images, in the weights' dtype."""
+
+    def cast(value: Any) -> Any:
+        return value.to(_DTYPE) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
+
+    return lambda batch: pytree.tree_map(cast, make_inputs(batch))
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"  # transformers' for GPT-2
+
+
+def _linear_layers(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any]]:
+    """Yield each linear layer with its owner and its name there."""
+    for module in model.modules():
+        for name, child in module.named_children():
+            if _is_linear(child):
+                yield module, name, child
+
+
+def _sizes(layer: Any) -> tuple[int, int]:
+    """Return the input and output features of a linear layer."""
+    rows, columns = layer.weight.shape
+    return (columns, rows) if isinstance(layer, nn.Linear) else (rows, columns)
+
+
+def _output_layer(model: Any) -> Any:
+    """Return the layer that computes the logits of a transformers model, or None."""
+    return model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+
+
+def _targets(model: nn.Module, names: Sequence[str], *, output: Any) -> list[nn.Module]:
+    """Return the layers to adapt; raise `LoadError` if there are none of a name."""
+    named = {name: layer for name, layer in model.named_modules() if _is_linear(layer) and layer is not output}
+    last_names = sorted({name.rpartition(".")[2] for name in named})
+
+    def matching(wanted: Collection[str]) -> list[nn.Module]:
+        return [layer for name, layer in named.items() if any(f".{name}".endswith(f".{one}") for one in wanted)]
+
+    if tuple(names) == (_ALL_LINEAR,):
+        return list(named.values())
+    if tuple(names) == ("auto",):
+        found = next((layers for wanted in _DEFAULT_TARGETS if (layers := matching(wanted))), [])
+        if not found:
+            raise LoadError(
+                "--lora-targets auto: the model has none of the layers that PEFT adapts by default",
+                hint=f"name the layers to adapt, or all-linear: the model has {', '.join(last_names) or 'none'}",
+            )
+        return found
+    for name in names:
+        if not matching([name]):
+            hint = did_you_mean(name, last_names, otherwise=f"the model has {', '.join(last_names)}")
+            raise LoadError(f"--lora-targets {name}: the model has no such linear layer", hint=hint)
+    return matching(names)
