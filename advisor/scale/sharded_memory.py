@@ -81,16 +81,20 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
 def _checkpointed(line: MemoryLine, workload: Workload, *, ways: int) -> MemoryLine:
     """Keep only the results of checkpointed blocks, and all activations of one block at a time, divided `ways` ways.
 
-    At a moment of backward, the blocks that are done hold nothing any more.
+    At a moment of backward, the blocks that are done hold nothing any more. What is held outside of blocks, such as
+    logits, is freed before the first block is recomputed.
     """
     blocks = checkpointed_blocks(workload)
     kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))
-    outside = max(0.0, max(_size(one.activations) for one in workload.memory) - _size(kept))
+    # Forward may hold more outside of blocks, such as logits, than is left of them in backward.
+    alike = [one for one in workload.memory if (one.phase == "backward") == (line.phase == "backward")]
+    outside = max(0.0, max(_size(one.activations) for one in alike) - _size(kept))
     left_ratio = min(1.0, max(0.0, (_size(line.activations) - outside) / max(1.0, _size(kept))))
     largest = max(blocks, key=lambda one: _size(one.largest_kept))
     inside = added([largest.largest_kept, scaled(largest.results, -2.0 / largest.count)])
-    less = [scaled(kept, -left_ratio), scaled(results, left_ratio), scaled(inside, 1 / ways - 1)]
-    activations = added([line.activations, *less, largest.largest_kept])
+    of_block = added([largest.largest_kept, scaled(inside, 1 / ways - 1)])
+    beyond = scaled(of_block, max(0.0, 1 - outside / max(1.0, _size(of_block))))
+    activations = added([line.activations, scaled(kept, -left_ratio), scaled(results, left_ratio), beyond])
     return replace(line, activations=activations) if _size(activations) < _size(line.activations) else line
 
 

@@ -68,11 +68,12 @@ def with_trainer_kernels(loaded: LoadedModel, fine_tuning: FineTuning, *, output
         def loss(result: Any, batch: Any) -> Any:
             return applied(_ChunkedLoss, result.logits.flatten(0, -2), output.weight, labels_in(batch))
     else:
+        if fine_tuning.fp32_logits:
+            in_16_bits = output.forward
+            output.forward = lambda states: in_16_bits(states).float()
 
         def loss(result: Any, batch: Any) -> Any:
-            logits = result.logits
-            if fine_tuning.fp32_logits:
-                logits = logits.float()[..., :-1, :].contiguous()
+            logits = result.logits[..., :-1, :].contiguous() if fine_tuning.fp32_logits else result.logits
             return applied(_FusedLoss, logits.flatten(0, -2), labels_in(batch))
 
     return replace(loaded, make_inputs=make_inputs, loss=loss)
