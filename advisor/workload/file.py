@@ -16,6 +16,12 @@ from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, 
 from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals, unknown_ops
 
 _DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio", "unknown_ops", "second_count"})
+_APART = frozenset(
+    {
+        "rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation", "script", "fine_tuning", "is_half",
+    }
+)  # fmt: skip
+"""Fields that are written in a form of their own, or only where they say something."""
 _SIDES = ("inputs", "outputs")
 _COLUMNS = ("op", "family", "phase", "module", "count", *_SIDES, "attributes")
 _LARGEST = 2.0**63
@@ -36,12 +42,7 @@ _MOST_BYTES_PER_PARAMETER = 16.0
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
     """Return the JSON document; its totals and groups are for readers, at the workload's batch."""
-    document = {
-        name: getattr(workload, name)
-        for name in Workload.__dataclass_fields__
-        if name
-        not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation", "script", "fine_tuning")
-    }
+    document = {name: getattr(workload, name) for name in Workload.__dataclass_fields__ if name not in _APART}
     groups = {
         f"by_{by}": [asdict(group) for group in group_rows(workload, by=by, batch=workload.batch)]
         for by in ("family", "module", "phase")
@@ -58,6 +59,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         "taken": asdict(workload.taken),
         **({} if workload.generation is None else {"generation": asdict(workload.generation)}),
         **({} if workload.fine_tuning is None else {"fine_tuning": asdict(workload.fine_tuning)}),
+        **({"is_half": True} if workload.is_half else {}),
         **({} if workload.script is None else {"script": _script_to_json(workload.script)}),
         "rows": {
             **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},

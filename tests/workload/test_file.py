@@ -128,7 +128,7 @@ def refused(document):
     return caught.value
 
 
-_MAY_BE_MISSING = ("blocks", "taken", "generation", "script", "unknown_ops")
+_MAY_BE_MISSING = ("blocks", "taken", "generation", "script", "fine_tuning", "is_half", "unknown_ops")
 KEYS = [name for name in Workload.__dataclass_fields__ if name not in ("schema_version", "rows")]
 
 
