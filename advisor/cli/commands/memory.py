@@ -13,6 +13,8 @@ from advisor.errors import ExitCode
 _ON_HELP = "offer or device to check; repeat to compare several (default: every device on offer)"
 _OPTION_FLAGS = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "kv_cache", "engine",
+    "finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels", "keep_activations",
+    "model_config",
     "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age",
     "drop_prices", "top", "timeout", "profiles", "prices",
 )  # fmt: skip

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from advisor.report.content import Block
 
 _OPTION_FLAGS = (
-    "mode", "batch", "prompt_tokens", "output_tokens", "input", "attention", "top", "strict", "timeout",
+    "mode", "batch", "prompt_tokens", "output_tokens", "finetune", "lora_rank", "lora_targets", "sequence", "optim",
+    "trainer_kernels", "model_config", "input", "attention", "top", "strict", "timeout",
 )  # fmt: skip
 _SECOND_HELP = "also count with fvcore on the real model, and show where the two counts differ"
 

@@ -29,6 +29,8 @@ SOURCE = {
     "takes_tokens": True,
 }
 _TOKENS = 512
+_TRAINERS_BATCH = 8
+"""The default of transformers' TrainingArguments, `per_device_train_batch_size`."""
 _IMAGE_SIZE = 224
 _AUDIO_SAMPLES = 16_000
 """One second at the 16 kHz that speech models take."""
@@ -56,11 +58,11 @@ def load(
     mode: Mode,
     specs: Sequence[InputSpec],
     attention: Attention = "auto",
-    tokens: int = _TOKENS,
+    tokens: int | None = None,
 ) -> LoadedModel:
     """Build the model of an id, a `config.json` or its folder; in training mode with the model's own loss.
 
-    Text has `tokens` tokens, or as many as the model takes if they are fewer.
+    Text has `tokens` tokens, or as many as the model takes if they are fewer; the batch is then a trainer's.
     """
     found = read_config(reference, {"attn_implementation": _ATTENTION[attention]} if attention in _ATTENTION else {})
     config, name = found.config, found.name
@@ -68,14 +70,21 @@ def load(
     model = build(lambda: kind(config), reference)
     if specs:
         return load_live(model, specs=specs, name=name)
-    makers, note = _inputs(model, config, found.path, tokens=tokens)
+    makers, note = _inputs(model, config, found.path, tokens=tokens or _TOKENS)
     labels = _labels(kind.__name__, makers) if mode == "training" else {}
 
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         return {argument: make(batch) for argument, make in (makers | labels).items()}
 
+    def trainers_inputs(batch: int = _TRAINERS_BATCH) -> dict[str, torch.Tensor]:
+        return example_inputs(batch)
+
     return load_live(
-        model, example_inputs, name=name, loss=(lambda output, batch: output.loss) if labels else None, notes=(note,)
+        model,
+        trainers_inputs if tokens else example_inputs,
+        name=name,
+        loss=(lambda output, batch: output.loss) if labels else None,
+        notes=(note,),
     )
 
 
