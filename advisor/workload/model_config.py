@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from advisor.errors import LoadError, did_you_mean
+from advisor.files.regular_file import read_regular_file
 
 SHIPPED = Path(__file__).parent / "model_configs"
 _ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
@@ -75,7 +76,7 @@ def _cached(model_id: str) -> Path | None:
     folder = hub_cache() / f"models--{model_id.replace('/', '--')}"
     snapshots = folder / "snapshots"
     try:
-        commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
+        commit = read_regular_file(folder / "refs" / "main").decode("utf-8").strip()
         current = snapshots / Path(commit).name / _FILE
         if _is_there(current):
             return current

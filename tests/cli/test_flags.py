@@ -38,6 +38,7 @@ def test_without_flags_the_options_are_the_defaults(advise: Advise, pipeline: Pi
 
 GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "finetune": (("lora",), "lora"),
+    "model_config": (("llama.json",), "llama.json"),
     "lora_rank": (("8",), 8),
     "lora_targets": (("q_proj,v_proj",), ("q_proj", "v_proj")),
     "sequence": (("4096",), 4096),

@@ -79,6 +79,8 @@ ALLOWED_MODULES = {
     # Files of the kernel, and descriptors.
     "calibrate/noise.py", "calibrate/operator_child.py", "cli/terminal.py", "machine/limits.py", "workload/spawn.py",
     "workload/supervisor.py", "workload/trace_child.py",
+    # Opened without waiting and closed at once, so that the record of what a trace reads has it.
+    "workload/model_config.py",
     # The file that is being written, and the one that reads.
     "files/regular_file.py", "files/whole_file.py",
     # Traces that the program itself has kept, and what they were made from: regular files, of a size, by their digests.

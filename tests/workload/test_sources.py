@@ -51,7 +51,8 @@ def test_every_kind_has_a_scheme_or_a_suffix_and_loads(kind: sources.SourceKind)
     assert bool(kind.scheme) != bool(kind.suffix)
     assert kind_of(f"{kind.scheme}:x" if kind.scheme else f"x{kind.suffix}") == kind
     load = import_module(f"advisor.workload.sources.{kind.module}").load
-    assert list(inspect.signature(load).parameters) == ["reference", "mode", "specs", "attention"]
+    own = ["tokens"] if kind.takes_tokens else []
+    assert list(inspect.signature(load).parameters) == ["reference", "mode", "specs", "attention", *own]
 
 
 def test_a_source_has_the_kind_of_its_scheme_or_else_of_its_suffix() -> None:
