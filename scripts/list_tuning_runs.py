@@ -62,7 +62,8 @@ def converted(published: Iterator[Mapping[str, str]]) -> Iterator[dict[str, str]
         has_adapters = row["method"] not in ("full", "moe-full")
         # Under FSDP with autocast the weights are held in fp32, on one GPU in the dtype that they are loaded in.
         is_mixed = row["autocast"] != "none" and count > 1 and not row["quantization"]
-        sequence = POSITIONS.get(config) or round(float(row["tokens_per_sample"] or row["max_seq_len"]))
+        is_packed = row["packing"] == "1"
+        sequence = POSITIONS.get(config) or int(float(row["max_seq_len"] if is_packed else row["tokens_per_sample"]))
         yield {
             "model": f"hf:configs/{config}.json",
             "finetune": METHODS[row["method"]],

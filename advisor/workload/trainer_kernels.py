@@ -6,7 +6,7 @@ Liger never holds all logits: it multiplies, takes the loss and multiplies back 
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +66,8 @@ def with_trainer_kernels(loaded: LoadedModel, fine_tuning: FineTuning, *, output
         output.forward = lambda states: states
 
         def loss(result: Any, batch: Any) -> Any:
-            return applied(_ChunkedLoss, result.logits.flatten(0, -2), output.weight, labels_in(batch))
+            count = _chunk_count(result.logits.shape[-2], output.weight)
+            return applied(_ChunkedLoss, result.logits.flatten(0, -2), output.weight, labels_in(batch), count)
     else:
         if fine_tuning.fp32_logits:
             in_16_bits = output.forward
@@ -138,11 +139,12 @@ class _ChunkedLoss(torch.autograd.Function):
     """The output layer and cross-entropy in chunks of tokens; forward computes the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, count: int) -> Any:
         of_states = torch.empty_like(states)
         of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         losses = []
-        for part, labels_of_part, gradients in _chunks(states, labels, of_states, weight=weight):
+        chunks = zip(states.chunk(count), labels.chunk(count), of_states.chunk(count), strict=True)
+        for part, labels_of_part, gradients in chunks:
             logits = functional.linear(part, weight)
             losses.append(torch.ops.finetune.cross_entropy(logits, labels_of_part))
             torch.mm(logits, weight, out=gradients)
@@ -154,14 +156,14 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         of_states, *of_weight = ctx.saved_tensors
-        return of_states, *of_weight, *([None] * (2 - len(of_weight)))
+        return of_states, *of_weight, *([None] * (3 - len(of_weight)))
 
 
-def _chunks(
-    states: torch.Tensor, labels: torch.Tensor, of_states: torch.Tensor, *, weight: torch.Tensor
-) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield equal parts of the tokens: as many as the vocabulary is times the width, as in Liger."""
+def _chunk_count(tokens: int, weight: torch.Tensor) -> int:
+    """Return the number of chunks, at most as many as the vocabulary is times the width, as in Liger.
+
+    It divides the tokens of a sequence, so that chunks are equal at every batch.
+    """
     vocabulary, width = weight.shape
     wanted = max(1, -(-vocabulary // width))
-    count = next(number for number in range(wanted, 0, -1) if len(states) % number == 0)
-    yield from zip(states.chunk(count), labels.chunk(count), of_states.chunk(count), strict=True)
+    return next(number for number in range(wanted, 0, -1) if tokens % number == 0)
