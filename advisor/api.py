@@ -103,7 +103,7 @@ def fits(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpac
 
     `device` names a device or an instance, by default this machine's first GPU, or its CPU. The other keywords are as
     `memory` takes them, and the figures are those of `memory`. Nothing is allocated: the step runs on fake tensors
-    only. What the model's code raises there gives the verdict "unknown" with the reason. Raises `UsageError` for a
+    only. An error of the model's code gives the verdict "unknown" with the reason. Raises `UsageError` for a
     device that does not exist and for options that cannot be used.
     """
     options = options_of(keywords, function="fits")

@@ -102,7 +102,7 @@ class MemoryAnswer(Displayed, report="memory"):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitAnswer(Displayed, report="fit"):
-    """Whether a step fits one device; true if it surely does. It is displayed as one sentence.
+    """The answer whether a step fits one device: true if it surely does, displayed as one sentence.
 
     - `on`: the name of the device
     - `memory`: the memory of the step on the device; None if it is not known

@@ -46,7 +46,7 @@ class FineTuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What a trainer's configuration file sets.
+    """The settings in a trainer's configuration file.
 
     - `model`: path or id of the model; "" if the file names none that is known
     - `options`: values by the names of `Options`

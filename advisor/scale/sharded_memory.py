@@ -81,8 +81,8 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
 def _checkpointed(line: MemoryLine, workload: Workload, *, ways: int) -> MemoryLine:
     """Keep only the results of checkpointed blocks, and all activations of one block at a time, divided `ways` ways.
 
-    At a moment of backward, the blocks that are done hold nothing any more. What is held outside of blocks, such as
-    logits, is freed before the first block is recomputed.
+    At a moment of backward, the blocks that are done hold nothing any more. Tensors outside of blocks, such as logits,
+    are freed before the first block is recomputed.
     """
     blocks = checkpointed_blocks(workload)
     kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))

@@ -14,7 +14,7 @@ TORCHRUN_VARIABLES: Mapping[str, str] = {
     "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500",
 }  # fmt: skip
-"""What torchrun sets for a single process (PyTorch docs, "torchrun")."""
+"""The variables that torchrun sets for a single process (PyTorch docs, "torchrun")."""
 _TRAINER = "Trainer"
 """The end of the class names with which libraries train: `Trainer`, `SFTTrainer`."""
 

@@ -47,7 +47,7 @@ _NO_NETWORK = {
     "TRANSFORMERS_OFFLINE": "1",
     "WANDB_MODE": "disabled",
 }
-"""What makes libraries answer from their caches at once, and use no proxy; a run of the user's job is not logged."""
+"""Variables that make libraries answer from their caches at once, use no proxy, and log no run of the user's job."""
 _THREADS = "OMP_NUM_THREADS"
 SET_IN_CHILD = frozenset({*_NO_GPUS, *_NO_NETWORK, _THREADS})
 """Variables that the child's code does not see as this process does."""
