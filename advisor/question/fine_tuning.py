@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 
 from advisor.errors import UsageError
-from advisor.records.flag_values import flag_name, is_workload_file
+from advisor.records.flag_values import flag_name, is_given, is_workload_file
 from advisor.records.options import Options
 from advisor.records.workload import Operand, Workload
 from advisor.workload.sources import kind_of
@@ -16,7 +16,7 @@ _OF_JOBS = ("packing", "mean_tokens", "keep_activations")
 
 def check_fine_tuning(source: str, options: Options, *, run: bool = False) -> None:
     """Raise `UsageError` if the options of fine-tuning contradict each other or the source."""
-    given = [name for name in ("finetune", *_TUNING_FIELDS) if _is_given(options, name)]
+    given = [name for name in ("finetune", *_TUNING_FIELDS) if is_given(options, name)]
     is_saved = is_workload_file(source)
     if not given or (is_saved and set(given) <= set(_OF_JOBS)):
         return
@@ -54,7 +54,7 @@ def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Optio
     """
     tuning = workload.fine_tuning
     if tuning is None:
-        given = next((name for name in _OF_JOBS if _is_given(options, name)), None)
+        given = next((name for name in _OF_JOBS if is_given(options, name)), None)
         if given is not None:
             raise UsageError(f"{flag_name(given)}: {workload.name} is not fine-tuned", hint="add --finetune lora")
         return workload, options
@@ -90,7 +90,3 @@ def _paged(workload: Workload) -> Workload:
         inputs=(*workload.inputs, Operand(shape=(2 * round(state_bytes),), dtype="uint8")),
         assumptions=(*workload.assumptions, "the optimizer's state is paged in from host memory and back in each step"),
     )
-
-
-def _is_given(options: Options, name: str) -> bool:
-    return bool(getattr(options, name) != Options.__dataclass_fields__[name].default)

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from advisor.catalog.recipe import read_recipe
 from advisor.errors import UsageError
 from advisor.records.fine_tuning import Recipe
-from advisor.records.flag_values import flag_name
+from advisor.records.flag_values import flag_name, is_given
 from advisor.records.options import Options
 
 _SUFFIXES = (".yaml", ".yml")
@@ -35,7 +34,7 @@ def resolved(source: str, options: Options) -> tuple[str, Options, tuple[str, ..
         raise UsageError(
             f"{source}: the sizes of its model are not known", hint="add --model-config, its config.json or its id"
         )
-    given = {name for name in recipe.options if _is_given(options, name)}
+    given = {name for name in recipe.options if is_given(options, name)}
     own = {name: value for name, value in recipe.options.items() if name not in given}
     if recipe.batch is not None and not options.batch:
         passes = own.get("accumulate", options.accumulate)
@@ -54,8 +53,3 @@ def _notes(recipe: Recipe, given: set[str]) -> list[str]:
         named = ", ".join(recipe.ignored[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         notes.append(f"its keys without effect on the prediction: {named}")
     return notes
-
-
-def _is_given(options: Options, name: str) -> bool:
-    value: Any = getattr(options, name)
-    return bool(value != Options.__dataclass_fields__[name].default)

@@ -14,7 +14,7 @@ from advisor.predict.narrow_kernels import KernelKind, formats_of
 from advisor.predict.step_memory import scaled
 from advisor.predict.weights import with_kv_cache, with_weights
 from advisor.records.engine import Engine
-from advisor.records.flag_values import flag_name, is_workload_file
+from advisor.records.flag_values import flag_name, is_given, is_workload_file
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 
@@ -29,7 +29,7 @@ _SETTLED = ("input", "attention", "compile", "layout", "measure")
 
 def check_generation(source: str, options: Options, *, run: bool = False) -> None:
     """Raise `UsageError` if the options of a served language model contradict each other or the source."""
-    given = [name for name in (*_TOKENS, *_SERVING_FIELDS) if _is_given(options, name)]
+    given = [name for name in (*_TOKENS, *_SERVING_FIELDS) if is_given(options, name)]
     if not given or (is_workload_file(source) and not set(given) & set(_TOKENS)):
         return
     if is_workload_file(source):
@@ -50,7 +50,7 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
         )
     if options.mode == "training":
         raise UsageError("--prompt-tokens: a service cannot run training", hint="omit --mode training")
-    settled = next((name for name in _SETTLED if _is_given(options, name)), None)
+    settled = next((name for name in _SETTLED if is_given(options, name)), None)
     if settled is not None:
         raise UsageError(
             f"{flag_name(settled)}: a language model is served as an engine runs it",
@@ -68,7 +68,7 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
     """
     generation = workload.generation
     if generation is None:
-        given = next((name for name in _SERVING_FIELDS if _is_given(options, name)), None)
+        given = next((name for name in _SERVING_FIELDS if is_given(options, name)), None)
         if given is not None:
             raise UsageError(
                 f"{flag_name(given)}: {workload.name} is no language model in service",
@@ -155,7 +155,7 @@ def _check_formats(options: Options, engine: Engine, *, engines: Mapping[str, En
 
 def asks_for_tokens(options: Options) -> bool:
     """Return whether `--prompt-tokens` or `--output-tokens` is given."""
-    return any(_is_given(options, name) for name in _TOKENS)
+    return any(is_given(options, name) for name in _TOKENS)
 
 
 @contextmanager
@@ -178,8 +178,3 @@ def config_source(model: "nn.Module", *, flag: str) -> Iterator[str]:
         except AdvisorError as error:
             error.message = error.message.replace(f"hf:{file}", kind).replace(str(file), kind)
             raise
-
-
-def _is_given(options: Options, name: str) -> bool:
-    default = Options.__dataclass_fields__[name].default
-    return getattr(options, name) not in (None, default)

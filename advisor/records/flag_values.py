@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from advisor import units
 from advisor.errors import UsageError, did_you_mean
-from advisor.records.options import TAKES_COMMAS
+from advisor.records.options import TAKES_COMMAS, Options
 
 _BATCH_DIGITS = 9
 """A step with more digits of samples fits no device."""
@@ -121,6 +121,11 @@ def single_batch_of(text: str) -> int | None:
     """Return the batch size if the text of `--batch` is a single number of at most 9 digits, else None."""
     digits = text.strip()
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS else None
+
+
+def is_given(options: Options, name: str) -> bool:
+    """Return whether the option of this name has another value than its default."""
+    return getattr(options, name) not in (None, Options.__dataclass_fields__[name].default)
 
 
 def is_workload_file(source: str) -> bool:
