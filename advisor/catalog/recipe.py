@@ -83,6 +83,13 @@ class _Keys:
             raise self.root[key].error(f"expected names, found {value!r}", hint="write a list of layers")
         return tuple(part.strip() for part in parts)
 
+    def below(self, key: str) -> Mapping[str, Any]:
+        """Return the keys and values below a key; none without it."""
+        value = self.get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.root[key].error(f"expected keys and values, found {value!r}", hint="write `key: value` lines")
+        return value
+
     def chosen(self, key: str, choices: Mapping[str, Any], default: str) -> Any:
         """Return what a value stands for; raise an error for one that is not known."""
         value = self.get(key, default)
@@ -169,20 +176,20 @@ def _llama_factory(keys: _Keys) -> Recipe:
 
 
 def _torchtune(keys: _Keys) -> Recipe:
-    model = keys.get("model")
+    model = keys.below("model")
     builder = str(model.get("_component_", "")).rpartition(".")[2]
     method = next((kind for kind in ("qlora", "lora") if builder.startswith(f"{kind}_")), "full")
     layers = tuple(_TORCHTUNE_LAYERS.get(name, name) for name in model.get("lora_attn_modules", ()))
-    layers += _TORCHTUNE_MLP if model.get("apply_lora_to_mlp") in (True, "True") else ()
-    optimizer = keys.get("optimizer") or {}
+    layers += _TORCHTUNE_MLP if model.get("apply_lora_to_mlp") is True else ()
+    optimizer = keys.below("optimizer")
     component = optimizer.get("_component_", "torch.optim.AdamW")
     if component not in _OPTIMIZERS:
         raise keys.root["optimizer"].error(
             f"{component} is not predicted", hint=f"{', '.join(_OPTIMIZERS)}; or {_HINT}"
         )
     name = _OPTIMIZERS[component]
-    is_fused = name == "adamw-foreach" and optimizer.get("fused") in (True, "True")
-    tokenizer, dataset = keys.get("tokenizer") or {}, keys.get("dataset") or {}
+    is_fused = name == "adamw-foreach" and optimizer.get("fused") is True
+    tokenizer, dataset = keys.below("tokenizer"), keys.below("dataset")
     length = tokenizer.get("max_seq_len")
     return keys.recipe(
         "torchtune",
@@ -193,7 +200,7 @@ def _torchtune(keys: _Keys) -> Recipe:
             "lora_rank": model.get("lora_rank") if method != "full" else None,
             "lora_targets": layers or None if method != "full" else None,
             "sequence": length if isinstance(length, int) else None,
-            "packing": dataset.get("packed") in (True, "True") or None,
+            "packing": dataset.get("packed") is True or None,
             "accumulate": keys.count("gradient_accumulation_steps"),
             "epochs": keys.count("epochs"),
             "optim": "adamw" if is_fused else name,

@@ -102,6 +102,8 @@ def test_a_file_of_torchtune_says_how_it_fine_tunes(tmp_path: Path) -> None:
         (AXOLOTL.replace("lora_r: 32", "lora_r: many"), "recipe.yaml:5: lora_r"),
         (AXOLOTL.replace("load_in_4bit", "load_in_8bit"), "recipe.yaml:3: load_in_8bit"),
         (LLAMA_FACTORY.replace("sft", "dpo"), "recipe.yaml:3: stage"),
+        ("model: resnet50", "recipe.yaml:1: model"),
+        (TORCHTUNE + "dataset: [alpaca]", "recipe.yaml:16: dataset"),
         ("instances: {}", "recipe.yaml"),
     ],
 )
