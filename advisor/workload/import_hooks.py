@@ -31,7 +31,7 @@ def patched_on_import(patches_of: Mapping[str, PatchesOf]) -> Iterator[None]:
 
 
 class _Finder(MetaPathFinder):
-    """Calls `then` with each module of `names` that the other finders find, once it is executed."""
+    """Calls `then` with each module of `names` that the finders after it find, once it is executed."""
 
     def __init__(self, names: Iterable[str], then: Callable[[ModuleType], None]) -> None:
         self._names = set(names)
@@ -40,8 +40,8 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname not in self._names:
             return None
-        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
-        spec = next((found for finder in others if (found := finder.find_spec(fullname, path, target))), None)
+        later = (one for one in sys.meta_path[sys.meta_path.index(self) + 1 :] if hasattr(one, "find_spec"))
+        spec = next((found for finder in later if (found := finder.find_spec(fullname, path, target))), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 

@@ -5,12 +5,9 @@ The libraries are patched when the user's code imports them. Models of transform
 
 import copy
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,14 +15,13 @@ from torch import nn
 from torch.nn.modules.module import _IncompatibleKeys
 
 from advisor.errors import LoadError
+from advisor.workload.import_hooks import PatchesOf, patched_on_import
 from advisor.workload.model_config import find_config
 from advisor.workload.no_network import NoNetworkError
 from advisor.workload.patching import Patch, patched
 from advisor.workload.sources.python_file import build_without_weights
 from advisor.workload.user_error import NO_NETWORK_HINT, passes_arguments_on, place_now
 
-_Patches = Callable[[Any], Iterator[Patch]]
-"""Gives the patches of an imported module."""
 _CONFIG_FILE = "config.json"
 _OF_HUB = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 _OF_OTHER_WEIGHTS = ("state_dict", "gguf_file")
@@ -56,7 +52,7 @@ def weights_left_out() -> Iterator[list[str]]:
         if text not in notes:
             notes.append(text)
 
-    modules: dict[str, _Patches] = {
+    modules: dict[str, PatchesOf] = {
         "timm.models._builder": lambda module: _timm(module, note),
         "timm.models._factory": _timm_ids,
         "torchvision.models._api": lambda module: _torchvision(module, note),
@@ -64,41 +60,13 @@ def weights_left_out() -> Iterator[list[str]]:
         "transformers.modeling_utils": lambda module: _transformers(module, note),
         "transformers.tokenization_utils_base": _tokenizers,
     }
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
+    with (
+        warnings.catch_warnings(),
+        patched(_torch(note), in_all_threads=True),
+        patched_on_import(modules),
+    ):
         warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")  # copying a fake model
-
-        def patch(module: Any) -> None:
-            stack.enter_context(patched(modules[module.__name__](module), in_all_threads=True))
-
-        stack.enter_context(patched(_torch(note), in_all_threads=True))
-        for name in modules.keys() & sys.modules.keys():
-            patch(sys.modules[name])
-        finder = _AfterImport({*modules}, patch)
-        sys.meta_path.insert(0, finder)
-        stack.callback(sys.meta_path.remove, finder)
         yield notes
-
-
-class _AfterImport(MetaPathFinder):
-    """Calls a function with each of some modules just after its import."""
-
-    def __init__(self, names: set[str], then: Callable[[Any], None]) -> None:
-        self._names = names
-        self._then = then
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path) if fullname in self._names else None
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def execute_and_patch(module: Any) -> None:
-            execute(module)
-            self._then(module)
-
-        spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
-        return spec
 
 
 def _torch(note: Callable[[str], None]) -> Iterator[Patch]:
