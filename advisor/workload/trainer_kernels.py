@@ -17,7 +17,7 @@ from torch.nn import functional
 from advisor.records.fine_tuning import FineTuning
 from advisor.workload.engine_kernels import is_rms_norm, rotation_of
 from advisor.workload.loaded import Inputs, LoadedModel
-from advisor.workload.patching import Patch, patched
+from advisor.workload.patching import patched
 
 _LABELS = "labels"
 
@@ -41,9 +41,9 @@ def with_trainer_kernels(loaded: LoadedModel, fine_tuning: FineTuning, *, output
     model = loaded.model
     code = sys.modules[type(model).__module__]
     rotation = rotation_of(code, _rotated)
-    norms: list[Patch] = [(one, "forward", _norm_of(one)) for one in model.modules() if is_rms_norm(one)]
-    for owner, name, forward in norms:
-        setattr(owner, name, forward)
+    for module in model.modules():
+        if is_rms_norm(module):
+            module.forward = _norm_of(module)
     plain = model.forward
 
     def forward_of_model(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a training run costs while it runs, and what the rest of it would cost elsewhere."""
+"""The running cost of a training, and the predicted cost of its rest elsewhere."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
