@@ -18,7 +18,7 @@ _TRAINER: Mapping[str, Any] = {
     "global_rank": 0, "local_rank": 0, "is_global_zero": True, "global_step": 0, "current_epoch": 0,
     "training": True, "sanity_checking": False, "logger": None, "loggers": [],
 }  # fmt: skip
-"""Attributes of the Trainer that a module may read. The numbers of steps set the learning rate, not the work of a step."""
+"""Attributes of the Trainer that a module may read. Numbers of steps set the learning rate, not the work of a step."""
 _OPTIMIZERS = "_advisor_optimizers"
 
 
