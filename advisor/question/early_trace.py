@@ -3,8 +3,7 @@
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.question.recipe import is_recipe
-from advisor.records.flag_values import is_workload_file, single_batch_of
+from advisor.records.flag_values import is_recipe, is_workload_file, single_batch_of
 from advisor.records.options import Options, ScriptOptions
 from advisor.workload.source_trace import SourceTrace
 from advisor.workload.spawn import ProfileRequest

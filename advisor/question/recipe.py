@@ -6,16 +6,10 @@ from pathlib import Path
 from advisor.catalog.recipe import read_recipe
 from advisor.errors import UsageError
 from advisor.records.fine_tuning import Recipe
-from advisor.records.flag_values import flag_name, is_given
+from advisor.records.flag_values import flag_name, is_given, is_recipe
 from advisor.records.options import Options
 
-_SUFFIXES = (".yaml", ".yml")
 _MOST_NAMED = 8
-
-
-def is_recipe(source: str) -> bool:
-    """Return whether the source is a trainer's configuration file, by its suffix."""
-    return source.endswith(_SUFFIXES) and ":" not in source
 
 
 def resolved(source: str, options: Options) -> tuple[str, Options, tuple[str, ...]]:

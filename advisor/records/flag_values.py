@@ -128,6 +128,11 @@ def is_given(options: Options, name: str) -> bool:
     return getattr(options, name) not in (None, Options.__dataclass_fields__[name].default)
 
 
+def is_recipe(source: str) -> bool:
+    """Return whether the source is a trainer's configuration file, by its suffix."""
+    return source.endswith((".yaml", ".yml")) and ":" not in source
+
+
 def is_workload_file(source: str) -> bool:
     """Return whether SOURCE is a file from `advise profile -o`."""
     return source.endswith(".json") and not source.startswith("hf:")
