@@ -98,7 +98,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
     mid_usd = _usd(step_s[:, np.newaxis], terms.usd_per_hour[:, np.newaxis], batch=batch, terms=terms, job=job)[:, 0]
     if not np.allclose(mid_usd, [quote.job_usd.mid for quote in answer.quotes], rtol=1e-9):
         raise ValueError(f"{source}: this script prices the job in another way than the answer")
-    leads = np.array([quote.may_lead for quote in answer.quotes])
+    candidates = np.array([quote.is_candidate for quote in answer.quotes])
     wins, wins_of_all = np.zeros(len(ranked)), np.zeros(len(ranked))
     random = np.random.default_rng(_SEED)
     for count in _chunks(draw_count):
@@ -114,7 +114,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
             job=job,
         )
         wins_of_all += _wins(usd)
-        wins += _wins(np.where((leads if leads.any() else ~leads)[:, np.newaxis], usd, np.inf))
+        wins += _wins(np.where((candidates if candidates.any() else ~candidates)[:, np.newaxis], usd, np.inf))
     shares = dict(zip([quote.id for quote in answer.quotes], (wins / draw_count).tolist(), strict=True))
     by_device: dict[str, float] = {}
     for device, share in zip(ids, (wins / draw_count).tolist(), strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job_cost import cost_job
-from advisor.cost.leading import may_lead, purchases_of, trial_usd
+from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of
@@ -63,19 +63,21 @@ class KindMarket:
                 continue
             at = costed.device[places], costed.batch_index[places]
             usd, width = costed.costs.job_usd[places], Z_90 * predictions.log_spread[at]
-            leads = may_lead(
+            purchases = purchases_of(
+                predictions.step_s[at],
+                batch=predictions.batches[costed.batch_index[places]],
+                device_count=self._device_counts[places],
+                started=started.of(places),
+                job=job,
+            )
+            candidates = candidates_of(
                 np.stack([usd, usd * np.exp(-width), usd * np.exp(width)]),
                 is_trusted=self._is_trusted[places],
                 is_measured=predictions.time_sources[at] != "datasheet",
                 trial_usd=trial_usd(started.of(places), job=job),
-                purchases=purchases_of(
-                    predictions.step_s[at],
-                    batch=predictions.batches[costed.batch_index[places]],
-                    device_count=self._device_counts[places],
-                    started=started.of(places),
-                    job=job,
-                ),
+                purchases=purchases,
             )
+            leads = may_lead(candidates, usd, purchases=purchases)
             offers = places[leads] if leads.any() else places
             found[kind] = self._kind_cost(costed, offers, predictions=predictions, job=job)
         return found

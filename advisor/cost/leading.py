@@ -50,7 +50,7 @@ def trial_usd(terms: OfferTerms, *, job: Job) -> FloatArray:
     return rent * (_TRIAL_HOURS if job.objective == "cost" else 0.0)
 
 
-def may_lead(
+def candidates_of(
     amounts: FloatArray,
     *,
     is_trusted: Sequence[bool] | BoolArray,
@@ -58,29 +58,38 @@ def may_lead(
     trial_usd: FloatArray | float = 0.0,
     purchases: Purchases | None = None,
 ) -> BoolArray:
-    """Return which offers may lead the answer, from the middle and the ends of their amounts, (3, offers).
+    """Return which offers are candidates for the best, from the middle and the ends of their amounts, (3, offers).
 
     The price must be trusted. If nothing was measured on the device's generation, the prediction rests on the datasheet
-    alone, and a step has to be timed there first, for `trial_usd`. Such an offer leads only if the upper end of its
+    alone, and a step has to be timed there first, for `trial_usd`. Such an offer counts only if the upper end of its
     amount is at most that of the best measured offer, even after adding what its trial costs more than one there.
 
-    A job without a size pays only while the machine is busy. With `purchases`, an offer does not lead if another one
-    with about the same amount rents for less than half as much. A machine of several devices does not lead if one with
-    fewer does the job for less with start-up: a node of eight GPUs takes minutes to start and computes for seconds.
+    With `purchases`, a machine of several devices is none if one with fewer does the job for less with start-up: a node
+    of eight GPUs takes minutes to start and computes for seconds.
     """
-    leads: BoolArray = np.array(is_trusted, dtype=np.bool_)
-    known = leads & is_measured
+    found: BoolArray = np.array(is_trusted, dtype=np.bool_)
+    known = found & is_measured
     if known.any():
         best = int(np.flatnonzero(known)[amounts[0][known].argmin()])
         trial = np.broadcast_to(trial_usd, amounts[0].shape)
-        leads = leads & (is_measured | (amounts[2] + np.maximum(trial - trial[best], 0.0) <= amounts[0][best]))
+        found = found & (is_measured | (amounts[2] + np.maximum(trial - trial[best], 0.0) <= amounts[0][best]))
     if purchases is None:
-        return leads
-    rent, count, started = purchases.usd_per_hour, purchases.device_count, purchases.started_usd
-    leads = _left(leads, lambda one, other: (count[other] < count[one]) & (started[other] < started[one]))
+        return found
+    count, started = purchases.device_count, purchases.started_usd
+    return _left(found, lambda one, other: (count[other] < count[one]) & (started[other] < started[one]))
+
+
+def may_lead(candidates: BoolArray, amounts: FloatArray, *, purchases: Purchases | None) -> BoolArray:
+    """Return which of the candidates may lead the answer; `amounts` are in the middle of their intervals.
+
+    A job without a size pays only while the machine is busy. With `purchases`, an offer does not lead if another one
+    with about the same amount rents for less than half as much.
+    """
+    if purchases is None:
+        return candidates
+    rent = purchases.usd_per_hour
     return _left(
-        leads,
-        lambda one, other: (amounts[0][other] <= ABOUT_THE_SAME * amounts[0][one]) & (rent[other] < rent[one] / 2),
+        candidates, lambda one, other: (amounts[other] <= ABOUT_THE_SAME * amounts[one]) & (rent[other] < rent[one] / 2)
     )
 
 

@@ -11,7 +11,7 @@ from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguis
 from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.engine_queue import QueueTimes
 from advisor.cost.job_cost import JobCosts, cost_job
-from advisor.cost.leading import may_lead, purchases_of, trial_usd
+from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.service import P50_TAIL, P99_TAIL, SECONDS_PER_HOUR, latencies_s
 from advisor.cost.start_up import joint_ends
@@ -95,21 +95,23 @@ def quotes_of(
         host_log_spread = predictions.host_log_spread[devices, batches]
     ids = [predictions.devices[index].id for index in devices.tolist()]
     started = offer_terms(priced, billing=billing, job=replace(job, assumed=False))
-    lead = may_lead(
-        {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s}[job.objective],
+    amounts = {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s}[job.objective]
+    purchases = purchases_of(
+        step_s[0],
+        batch=batch_sizes,
+        device_count=np.array([max(1, one.offer.gpu_count) for one in priced]),
+        started=replace(started, machine_count=terms.machine_count),
+        job=job,
+    )
+    candidates = candidates_of(
+        amounts,
         is_trusted=[one.is_trusted for one in priced],
         is_measured=predictions.time_sources[devices, batches] != "datasheet",
         trial_usd=trial_usd(terms, job=job),
-        purchases=purchases_of(
-            step_s[0],
-            batch=batch_sizes,
-            device_count=np.array([max(1, one.offer.gpu_count) for one in priced]),
-            started=replace(started, machine_count=terms.machine_count),
-            job=job,
-        ),
+        purchases=purchases,
     )
-    trusted = np.flatnonzero(lead if lead.any() else ~lead)
-    chances, among_trusted, too_close = _compare(
+    lead = may_lead(candidates, amounts[0], purchases=purchases)
+    chances, among_candidates, too_close = _compare(
         step_usd,
         time_s,
         step_s=step_s,
@@ -121,7 +123,8 @@ def quotes_of(
                 source=[(one.offer.provider, device, one.price.kind) for one, device in zip(priced, ids, strict=True)],
             ),
         ),
-        trusted=trusted,
+        candidates=np.flatnonzero(candidates if candidates.any() else ~candidates),
+        best=int(lead.argmax()),
         objective=job.objective,
     )
     on_front = pareto_front(job_usd[0], time_s[0])
@@ -166,9 +169,10 @@ def quotes_of(
                 bound=BOUNDS[predictions.bound[at]],
                 time_source="measured" if is_measured else predictions.time_sources[at],
                 chance_cheapest=float(chances[place]),
-                chance_among_trusted=float(among_trusted[place]),
+                chance_among_trusted=float(among_candidates[place]),
                 indistinguishable=bool(too_close[place]),
                 price_is_trusted=costed.priced[index].is_trusted,
+                is_candidate=bool(candidates[place]),
                 may_lead=bool(lead[place]),
                 on_pareto_front=on_front[place],
                 architecture=offer.architecture,
@@ -281,13 +285,13 @@ def _compare(
     *,
     step_s: FloatArray,
     errors: _Errors,
-    trusted: IndexArray,
+    candidates: IndexArray,
+    best: int,
     objective: Objective,
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return the chances to be the cheapest of all and of the trusted offers, and which offers are too close to call.
+    """Return the chances to be the cheapest of all and of the candidates, and which are too close to the best to call.
 
-    Offers are compared with the first trusted one by the objective. Amounts are (3, offers): the middle and the ends of
-    the interval. `trusted` are indices.
+    Amounts are (3, offers): the middle and the ends of the interval. `candidates` are indices, and `best` is one.
     """
     of_usd, of_time = (_elasticity(amounts, step_s) for amounts in (job_usd, time_s))
     amounts, elasticity = {
@@ -297,14 +301,14 @@ def _compare(
     }[objective]
     usd_errors = errors.of_amounts(elasticity=of_usd, with_price=True)
     chances = chances_of_cheapest(job_usd[0], errors=usd_errors)
-    all_trusted = len(trusted) == len(chances)
+    is_all = len(candidates) == len(chances)
     return (
         chances,
-        chances if all_trusted else chances_of_cheapest(job_usd[0], errors=usd_errors, among=trusted),
+        chances if is_all else chances_of_cheapest(job_usd[0], errors=usd_errors, among=candidates),
         indistinguishable(
             amounts,
             errors=errors.of_amounts(elasticity=elasticity, with_price=objective != "time"),
-            best=int(trusted[0]),
+            best=best,
         ),
     )
 

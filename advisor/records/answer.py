@@ -126,9 +126,10 @@ class Quote:
     - `wheel`: the wheel of PyTorch that the GPU needs; None if `pip install torch` installs one for it
     - `gpus_used`: GPUs of the plan: on all machines together, or of one replica of a service
     - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
-    - `may_lead`: the price is trusted; a step or an operator was measured on the device's generation, or the upper end
-      of the cost, with an hour of rent more than theirs, is below the cost of all such offers; and, for a job without a
-      given size, no smaller machine costs about the same, or less with its start-up (`advisor.cost.leading`)
+    - `is_candidate`: the price is trusted; a step or an operator was measured on the device's generation, or the upper
+      end of the cost, with an hour of rent more than theirs, is below the cost of all such offers; and, for a job
+      without a given size, no machine of fewer devices costs less with its start-up (`advisor.cost.leading`)
+    - `may_lead`: a candidate, and, for a job without a given size, no smaller machine costs about the same
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
     - `usd_per_million_samples`: cost of the computing time only
@@ -138,7 +139,7 @@ class Quote:
     - `peak_memory_bytes`: peak memory of one device
     - `chance_cheapest`: the probability that no other ranked offer costs less, from 0 to 1; it counts the errors of the
       device, the host and the price, each shared by the offers that have it, not the error that all devices share
-    - `chance_among_trusted`: the same among quotes that may lead, or all if none may; 0 for the others
+    - `chance_among_trusted`: the same among candidates, or all if there are none; 0 for the others
     - `indistinguishable`: the interval of the cost overlaps that of the best quote, by the same errors
     - `on_pareto_front`: no other quote is both cheaper and faster (for a service, with a lower `p99_s`)
     - `p50_s`, `p99_s`: of a service, the median and the 99th percentile of a request's latency, with the wait in the
@@ -187,6 +188,7 @@ class Quote:
     indistinguishable: bool
     chance_among_trusted: float = 0.0
     price_is_trusted: bool = True
+    is_candidate: bool = True
     may_lead: bool = True
     on_pareto_front: bool = False
     architecture: Architecture | None = None

@@ -37,6 +37,11 @@ class RankedQuote:
         return self.quote.job_usd if self.unit is None else self.unit.of(self.quote.job_usd)
 
     @property
+    def is_close(self) -> bool:
+        """True if the quote is a candidate and too close to the best to call."""
+        return self.quote.indistinguishable and self.quote.is_candidate
+
+    @property
     def has_front_mark(self) -> bool:
         """True if the ranking shows the Pareto front and the quote is on it."""
         return self.objective == "cost-time" and self.quote.on_pareto_front
@@ -73,7 +78,12 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     others = [row for place, row in enumerate(ranked) if place >= len(doubtful) and not row.quote.may_lead]
     shown = [*doubtful, *leading, *others][:top]
     kinds = {row.quote.device.kind for row in shown}
-    missing = [row for row in (*leading, *others) if row.quote.device.kind not in kinds][:1]
+    candidate_kinds = {row.quote.device.kind for row in shown if row.quote.is_candidate}
+    rest = sorted((*leading, *others), key=lambda row: not row.quote.is_candidate)
+    missing = [
+        row for row in rest if row.quote.device.kind not in (candidate_kinds if row.quote.is_candidate else kinds)
+    ]
+    missing = missing[:1]
     shown = [*shown[: max(top - len(missing), 1)], *missing]
     return (*sorted(shown, key=lambda row: row.rank or 0), *rows[len(ranked) :])
 
@@ -202,13 +212,13 @@ def _cost_range(row: RankedQuote) -> str:
 def _place(row: RankedQuote) -> str:
     if row.rank is None:
         return "-"
-    in_doubt = "~" if row.quote.indistinguishable and row.quote.may_lead else ""
-    doubt = "" if row.quote.may_lead else "?"
+    in_doubt = "~" if row.is_close else ""
+    doubt = "" if row.quote.is_candidate else "?"
     return f"{in_doubt}{row.rank}{doubt}{'*' if row.has_front_mark else ''}"
 
 
 def _chance(row: RankedQuote) -> str:
-    is_compared = row.rank is not None and (row.quote.may_lead or row.quote.chance_among_trusted > 0)
+    is_compared = row.rank is not None and (row.quote.is_candidate or row.quote.chance_among_trusted > 0)
     return percent_chance(row.quote) if is_compared else "-"
 
 

@@ -89,7 +89,7 @@ def left_out_section(recommendation: Recommendation) -> Section:
 def ranking_section(recommendation: Recommendation) -> Section:
     """Return the section with the table of all ranked offers."""
     ranked = _all_rows(recommendation)
-    rows = sorted(ranked, key=lambda row: not row.quote.may_lead)
+    rows = sorted(ranked, key=lambda row: not row.quote.is_candidate)
     more: tuple[ColumnOf[RankedQuote], ...] = (
         column("kind", lambda row: KIND_NAMES[row.quote.device.kind], is_choice=True),
         column("tier", lambda row: row.quote.tier, is_choice=True),
@@ -105,7 +105,9 @@ def ranking_section(recommendation: Recommendation) -> Section:
         ),
         highlighted=_headline_place(rows),
     )
-    doubtful = "" if all(row.quote.may_lead for row in rows) else ", after them those that may not head the answer (?)"
+    doubtful = (
+        "" if all(row.quote.is_candidate for row in rows) else ", after them those that may not head the answer (?)"
+    )
     lead = f"{_FIRST[recommendation.job.objective]} first{doubtful}. Click a column's heading to sort by it."
     return section("ranking", "Ranking", lead=[lead], tables=[table])
 

@@ -321,11 +321,11 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     if is_cost and of_device and device_chance != percent_chance(best):
         chance += f", its device {device_chance}"
     rivals = sorted(
-        (one for one in quotes if one.indistinguishable and one.may_lead == best.may_lead),
+        (one for one in quotes if one.indistinguishable and one.is_candidate == best.is_candidate),
         key=lambda one: -one.chance_among_trusted,
     )
     if not rivals:
-        aside = ", offers marked ? aside" if any(one.may_lead != best.may_lead for one in quotes) else ""
+        aside = ", offers marked ? aside" if any(one.is_candidate != best.is_candidate for one in quotes) else ""
         return f"How sure: {chance or 'no other offer is too close to call'}{aside}."
     # An offer on the best's device is close to it and never cheaper: it shares its error.
     first, *others_near = rivals[:_NAMED_RIVAL_COUNT]
@@ -423,18 +423,21 @@ def _workload(workload: WorkloadSummary, job: Job) -> str:
 def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, ...]:
     """Return notes on the table: its marks, the rows that matter most, and how many rows are not shown."""
     ranked = [row for row in rows if row.rank is not None]
-    behind = [row.quote for row in ranked if not row.quote.may_lead]
-    yields = any(quote.price_is_trusted and quote.time_source != "datasheet" for quote in behind)
-    or_smaller = ", or a smaller machine costs about the same" if yields else ""
+    doubted = [row.quote for row in ranked if not row.quote.is_candidate]
+    yields = any(quote.price_is_trusted and quote.time_source != "datasheet" for quote in doubted)
+    or_smaller = ", or a smaller machine costs less with its start-up" if yields else ""
     marks = [
-        *(["~ too close to the best to call"] if any(row.quote.indistinguishable for row in ranked) else []),
-        *([f"? its price or its prediction is in doubt{or_smaller}"] if behind else []),
+        *(["~ too close to the best to call"] if any(row.is_close for row in ranked) else []),
+        *([f"? its price or its prediction is in doubt{or_smaller}"] if doubted else []),
         *(["* on the Pareto front"] if any(row.has_front_mark for row in ranked) else []),
         *(["- the local machine"] if len(rows) > len(ranked) else []),
     ]
     leader = next((row for row in ranked if row.quote.may_lead), None)
     if leader is not None and leader.rank != 1:
-        marks.append(f"row {leader.rank} heads the answer")
+        ahead = any(row.quote.is_candidate for row in ranked[: ranked.index(leader)])
+        marks.append(
+            f"row {leader.rank} heads the answer{': a smaller machine at about the same cost' if ahead else ''}"
+        )
     kinds: set[DeviceKind] = set()
     for place, row in enumerate(ranked, start=1):
         if row.rank != place and row is not leader and row.quote.device.kind not in kinds:
@@ -451,15 +454,15 @@ def table_details(rows: Sequence[RankedQuote]) -> tuple[str, ...]:
     """Return the exact meaning of the marks in the table, and the wheels of PyTorch that its GPUs need."""
     quotes = [row.quote for row in rows if row.rank is not None]
     notes = []
-    if any(quote.indistinguishable for quote in quotes):
+    if any(row.is_close for row in rows):
         notes.append(
             f"~ the {_OVERLAPPING[rows[0].objective]} overlap within the errors of device, host and price; "
             "cheapest: the probability of being the cheapest with a trusted price."
         )
-    if not all(quote.may_lead for quote in quotes):
+    if not all(quote.is_candidate for quote in quotes):
         notes.append(
             "? does not head the answer: its price is too old or its list too uncertain, nothing was measured on its "
-            "device's generation, or a smaller machine costs about the same, or less with its start-up."
+            "device's generation, or a machine of fewer devices costs less with its start-up."
         )
     if any(row.has_front_mark for row in rows):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")

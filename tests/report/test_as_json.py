@@ -58,6 +58,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "indistinguishable",
             "chance_among_trusted",
             "price_is_trusted",
+            "is_candidate",
             "may_lead",
         ),
         *("on_pareto_front", "architecture", "wheel"),

@@ -114,10 +114,11 @@ def test_what_differs_follows_the_name_of_an_instance_that_is_there_twice() -> N
 
 def test_the_first_that_may_lead_are_shown_after_three_that_may_not() -> None:
     doubtful = [
-        replace(quote(f"old {place}", kind="gpu", device="T4", usd=0.1 + place), may_lead=False) for place in range(5)
+        replace(quote(f"old {place}", kind="gpu", device="T4", usd=0.1 + place), is_candidate=False, may_lead=False)
+        for place in range(5)
     ]
     leading = [quote(f"new {place}", kind="gpu", device="T4", usd=10.0 + place) for place in range(4)]
-    between = replace(quote("between", kind="gpu", device="T4", usd=11.5), may_lead=False)
+    between = replace(quote("between", kind="gpu", device="T4", usd=11.5), is_candidate=False, may_lead=False)
     answer = recommendation(*doubtful, *leading[:2], between, *leading[2:])
 
     def ranks(top: int) -> list[int | None]:

@@ -23,7 +23,7 @@ def test_the_table_has_every_offer_whatever_is_shown_elsewhere() -> None:
 
 
 def test_offers_that_may_not_head_the_answer_are_last() -> None:
-    old = replace(quote("old", kind="gpu", device="T4", usd=0.1), may_lead=False)
+    old = replace(quote("old", kind="gpu", device="T4", usd=0.1), is_candidate=False, may_lead=False)
     section = ranking_section(recommendation(old, L4, T4))
     (table,) = section.tables
     assert [(row[0], row[2]) for row in table.rows] == [("2", "g6.xlarge"), ("~3", "g4dn.xlarge"), ("1?", "old")]
@@ -61,7 +61,9 @@ def test_the_front_is_a_line_of_its_own_with_intervals() -> None:
 
 
 def test_an_answer_that_is_not_on_the_front_is_in_the_plot_and_its_table() -> None:
-    old = replace(quote("old", kind="gpu", device="T4", usd=0.1), may_lead=False, on_pareto_front=True)
+    old = replace(
+        quote("old", kind="gpu", device="T4", usd=0.1), is_candidate=False, may_lead=False, on_pareto_front=True
+    )
     answer = replace(recommendation(old, L4), best=L4)
     (chart,) = cost_time_section(answer).plots
     assert [series.points[0].name for series in chart.series] == ["", "aws g6.xlarge"]
@@ -105,7 +107,9 @@ def test_the_section_says_by_what_the_rows_are_ordered() -> None:
 
 
 def test_the_row_that_heads_the_answer_is_highlighted_below_those_that_may_not() -> None:
-    old = replace(quote("old", kind="gpu", device="T4", usd=0.1), may_lead=False, price_is_trusted=False)
+    old = replace(
+        quote("old", kind="gpu", device="T4", usd=0.1), is_candidate=False, may_lead=False, price_is_trusted=False
+    )
     answer = replace(recommendation(old, L4), best=L4)
 
     def ranked(answer: Recommendation) -> Table:

@@ -213,6 +213,7 @@ OLD = replace(
     tier="neocloud",
     price_date="2025-05-24",
     price_is_trusted=False,
+    is_candidate=False,
     may_lead=False,
 )
 
