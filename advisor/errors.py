@@ -45,14 +45,15 @@ class AdvisorError(Exception):
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", most: int = 1, cutoff: float = 0.6) -> str:
-    """Return the hint for an unknown name: the known names that are similar in any case, otherwise some known names.
+    """Return the hint for an unknown name: known names that are similar or end in it, otherwise some known names.
 
     `otherwise` replaces the list of known names.
     """
     from difflib import get_close_matches  # late, because every command imports this module
 
     spelled = {spelling.lower(): spelling for spelling in known}
-    if close := get_close_matches(name.lower(), spelled, n=most, cutoff=cutoff):
+    close = get_close_matches(name.lower(), spelled, n=most, cutoff=cutoff)
+    if close := close or [one for one in spelled if name and one.endswith(name.lower())][:most]:
         return f"did you mean {', '.join(spelled[one] for one in close)}?"
     if otherwise or not spelled:
         return otherwise
