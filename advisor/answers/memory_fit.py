@@ -18,7 +18,7 @@ from advisor.errors import AdvisorError, NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.precision import width_of
-from advisor.predict.step_memory import verdict_of
+from advisor.predict.step_memory import usable_bytes, verdict_of
 from advisor.question.from_source import profiled_batch
 from advisor.question.record import Question
 from advisor.records.answer import QuotedDevice
@@ -169,11 +169,13 @@ def device_memory(
     step = Step(workload=workload, batch=of_pass, width=width_of(precision, workload), kind=device.kind, plan=plan)
     found = memory_of_one(workload, plan, batches=np.array([float(of_pass)]), width=step.width, kind=device.kind)
     total = found.total
-    safe, at_most = largest_batches(step, memory_bytes=device.memory_bytes)
+    has_bytes = usable_bytes(device, workload)
+    safe, at_most = largest_batches(step, memory_bytes=has_bytes)
     return DeviceMemory(
         name=machine.name,
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=machine.device_count),
         memory_bytes=device.memory_bytes,
+        usable_bytes=has_bytes,
         precision=precision,
         plan=None if plan == Plan() else plan,
         batch=batch,
@@ -181,9 +183,7 @@ def device_memory(
         peak_bytes=float(total.mid[0]),
         peak_low_bytes=float(total.low[0]),
         peak_high_bytes=float(total.high[0]),
-        verdict=verdict_of(
-            low_bytes=float(total.low[0]), high_bytes=float(total.high[0]), memory_bytes=device.memory_bytes
-        ),
+        verdict=verdict_of(low_bytes=float(total.low[0]), high_bytes=float(total.high[0]), memory_bytes=has_bytes),
         largest_batch=safe,
         largest_batch_at_most=at_most,
         terms=tuple(
@@ -198,8 +198,8 @@ def device_memory(
             if spread.high[0] > 0
         ),
         remedies=tuple(
-            _remedy(changed, peak_bytes=float(total.mid[0]), memory_bytes=device.memory_bytes)
-            for changed in remedies(step, device=device)
+            _remedy(changed, peak_bytes=float(total.mid[0]), memory_bytes=has_bytes)
+            for changed in remedies(step, device=replace(device, memory_bytes=has_bytes))
         ),
     )
 

@@ -9,7 +9,7 @@ from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
 from advisor.predict.row_memory import RowMemory, row_memory
 from advisor.predict.row_work import refusing_rows
-from advisor.records.device import DeviceKind
+from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import MemoryPart, Verdict
 from advisor.records.prediction import FloatArray, IndexArray
 from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
@@ -127,6 +127,12 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
     low, high = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
     parts["process"] = SpreadBytes.between(nothing + low, nothing + high)
     return StepMemory(parts=parts, moments=worst, kind=kind)
+
+
+def usable_bytes(device: Device, workload: Workload) -> float:
+    """Return the memory of a device for the step: all of it, or, for a served model, what its engine takes."""
+    engine = workload.generation.engine if workload.generation else None
+    return device.memory_bytes * (engine.usable_ratio(device.kind) if engine else 1.0)
 
 
 def verdict_of(*, low_bytes: float, high_bytes: float, memory_bytes: float) -> Verdict:

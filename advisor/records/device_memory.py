@@ -61,6 +61,7 @@ class DeviceMemory:
     - `batch`, `largest_batch`, `largest_batch_at_most`: over all devices and passes
     - `plan`: how the ranking would spread the step over the machine's GPUs; None if it runs on one
     - `phase`: the phase of the peak
+    - `usable_bytes`: the device's memory, or the part of it that the engine of a served model takes
     - `peak_low_bytes`, `peak_high_bytes`: ends of the interval of the peak
     - `largest_batch`: largest batch that surely fits; 0 if none does
     - `largest_batch_at_most`: largest batch that may fit; 0 if none does
@@ -69,6 +70,7 @@ class DeviceMemory:
     name: str
     device: QuotedDevice
     memory_bytes: float
+    usable_bytes: float
     precision: Precision
     batch: int
     phase: Phase
@@ -141,14 +143,14 @@ class FitAnswer(Displayed, report="fit"):
 
     @property
     def available_bytes(self) -> float | None:
-        """Return the memory of the device."""
-        return None if self.memory is None else self.memory.devices[0].memory_bytes
+        """Return the memory of the device, or the part of it that the engine of a served model takes."""
+        return None if self.memory is None else self.memory.devices[0].usable_bytes
 
     @property
     def margin_bytes(self) -> float | None:
         """Return the available less the needed bytes; negative if memory is missing."""
         device = None if self.memory is None else self.memory.devices[0]
-        return None if device is None else device.memory_bytes - device.peak_bytes
+        return None if device is None else device.usable_bytes - device.peak_bytes
 
     @property
     def largest_batch(self) -> int | None:

@@ -19,7 +19,7 @@ def fit_content(answer: FitAnswer) -> Iterator[Block]:
 
 def _rest(answer: FitAnswer, memory: MemoryAnswer, device: DeviceMemory) -> str:
     largest = batch_text(device.largest_batch, memory.generation)
-    margin = units.format_bytes(abs(device.memory_bytes - device.peak_bytes))
+    margin = units.format_bytes(abs(device.usable_bytes - device.peak_bytes))
     if answer.fits:
         return f", {margin} to spare; up to {largest} {'is' if memory.generation is None else 'are'} sure to fit"
     missing = "" if answer.is_tight else f", {margin} too much"

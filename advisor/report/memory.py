@@ -54,8 +54,15 @@ def need_text(answer: MemoryAnswer) -> str:
     fits = "may fit" if device.verdict == "tight" else device.verdict
     return (
         f"{_step_text(answer)} {fits} {device.name} in {device.precision}: it needs {_peak(device)} of "
-        f"{units.format_bytes(device.memory_bytes)}{_on_each(device.plan)}"
+        f"{units.format_bytes(device.memory_bytes)}{_on_each(device.plan)}{_usable(device, answer.generation)}"
     )
+
+
+def _usable(device: DeviceMemory, generation: Generation | None) -> str:
+    """Return the part of a device's memory that an engine takes, as a clause; nothing if it is all of it."""
+    if generation is None or generation.engine is None or device.usable_bytes == device.memory_bytes:
+        return ""
+    return f", of which {generation.engine.name} uses {units.format_bytes(device.usable_bytes)}"
 
 
 def _step_text(answer: MemoryAnswer) -> str:
@@ -82,10 +89,12 @@ def _peak(device: DeviceMemory) -> str:
 
 def _device_columns(answer: MemoryAnswer) -> tuple[ColumnOf[DeviceMemory], ...]:
     plan: ColumnOf[DeviceMemory] = column("plan", lambda device: plan_label(device.plan))
+    usable: ColumnOf[DeviceMemory] = numbers("usable", lambda device: device.usable_bytes, units.format_bytes)
     return (
         column("device", lambda device: device.name),
         *([plan] if any(device.plan for device in answer.devices) else []),
         numbers("memory", lambda device: device.memory_bytes, units.format_bytes),
+        *([usable] if any(_usable(device, answer.generation) for device in answer.devices) else []),
         column("precision", lambda device: device.precision),
         column("peak [range]", _peak, lambda device: device.peak_bytes),
         column("verdict", lambda device: device.verdict),
@@ -170,7 +179,7 @@ def _bar(role: str, memory: DeviceMemory) -> Bar:
     sizes = {name: sum(mid.get(part, 0.0) for part in parts) for name, (_, parts) in _GROUPS.items()}
     return Bar(
         name=role,
-        note=f"{units.format_bytes(memory.peak_bytes)} of {units.format_bytes(memory.memory_bytes)}: {memory.verdict}",
+        note=f"{units.format_bytes(memory.peak_bytes)} of {units.format_bytes(memory.usable_bytes)}: {memory.verdict}",
         parts=tuple(
             Part(
                 name=name,
@@ -181,8 +190,8 @@ def _bar(role: str, memory: DeviceMemory) -> Bar:
             for name, size_bytes in sizes.items()
             if size_bytes > 0
         ),
-        limit=memory.memory_bytes,
-        limit_text=f"{memory.device.name} has {units.format_bytes(memory.memory_bytes)}",
+        limit=memory.usable_bytes,
+        limit_text=f"{memory.device.name} has {units.format_bytes(memory.usable_bytes)}",
     )
 
 

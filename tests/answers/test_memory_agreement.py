@@ -60,6 +60,20 @@ def test_ranking_and_memory_agree(source: str, mode: Mode) -> None:
         assert found.peak_bytes <= found.memory_bytes
 
 
+def test_a_served_model_has_the_part_of_the_memory_that_its_engine_takes_in_both() -> None:
+    served = Options(
+        prompt_tokens=1024, output_tokens=256, concurrency="32", instance=("g5.xlarge", "g6e.xlarge"), no_local=True
+    )
+    asked = question_from_source(f"hf:{ROOT}/examples/configs/llama3_8b.json", served, read_machine=None)
+    ranking = rank(asked)
+    assert [quote.instance for quote in ranking.quotes] == ["g6e.xlarge"]
+    small, large = (memory_fit(asked, on=(instance,)).devices[0] for instance in ("g5.xlarge", "g6e.xlarge"))
+    assert small.usable_bytes < small.peak_bytes < small.memory_bytes
+    assert (small.verdict, large.verdict) == ("does not fit", "fits")
+    assert small.largest_batch_at_most < 32 <= large.largest_batch
+    assert large.peak_bytes == ranking.quotes[0].peak_memory_bytes
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_machine_with_the_gpus_that_a_remedy_names_needs_what_it_says(source: str) -> None:
     (alone,) = memory_fit(question(source, "training"), on=("a10g",)).devices

@@ -61,7 +61,8 @@ def memory(**changes: Any) -> DeviceMemory:
         ),
         "remedies": (),
     }
-    return DeviceMemory(**(values | changes))
+    merged = values | changes
+    return DeviceMemory(**({"usable_bytes": merged["memory_bytes"]} | merged))
 
 
 ON_GPU = DeviceDetail(

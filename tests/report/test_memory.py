@@ -47,7 +47,8 @@ def on(name: str, memory_gib: float, **changes: Any) -> DeviceMemory:
             ),
         ),
     }
-    return DeviceMemory(**(values | changes))
+    merged = values | changes
+    return DeviceMemory(**({"usable_bytes": merged["memory_bytes"]} | merged))
 
 
 def answer(*devices: DeviceMemory) -> MemoryAnswer:
