@@ -17,11 +17,11 @@ _MOST_COST_RATIO = 2.0
 
 
 def situations_of(market: KindMarket, predictions: Predictions, *, job: Job) -> tuple[Situation, ...]:
-    """Return each use in which both kinds of device can work; none if the job has a size or serves an LLM.
+    """Return each use in which both kinds of device can work; none if the job has a size.
 
     The service takes one request a day: it is always on, and never has two requests at a time.
     """
-    if not job.assumed or job.generation is not None:
+    if not job.assumed:
         return ()
     cheapest = partial(market.cheapest, predictions)
     found = [Situation(kind="busy", point=point_of(job.samples, cheapest(job)))]

@@ -146,6 +146,8 @@ class Engine:
       the rate of narrow products
     - `fp16_isas`: instruction sets on which weights are in fp16; on others they are in bf16, whether or not the CPU has
       a unit for it
+    - `gpu_vendors`, `other_vendor_log_spread`: the vendors of the GPUs in the fit, and what is added to the spread of
+      times on a GPU of another one
     - `all_reduce`: its own kernels for an all-reduce
     - `weight_kernels`, `cache_kernels`: by name; a device has the first that suits
     - `costs`: by instruction set
@@ -163,6 +165,8 @@ class Engine:
     block_tokens: int
     streamed_ratio: Mapping[str, float]
     fp16_isas: tuple[str, ...]
+    gpu_vendors: tuple[str, ...]
+    other_vendor_log_spread: float
     all_reduce: DirectKernels
     weight_kernels: Mapping[str, NarrowKernel]
     cache_kernels: Mapping[str, NarrowKernel]
@@ -171,6 +175,11 @@ class Engine:
     def usable_ratio(self, kind: DeviceKind) -> float:
         """Return the share of a device's memory for weights, activations and KV cache."""
         return self.memory_ratio if kind == "gpu" else self.cpu_memory_ratio
+
+    def vendor_log_spread(self, device: Device) -> float:
+        """Return what is added to the spread of times for the vendor of a device."""
+        is_known = device.kind == "cpu" or device.vendor in self.gpu_vendors
+        return 0.0 if is_known else self.other_vendor_log_spread
 
     def reserved_tokens(self, token_count: int) -> int:
         """Return the tokens for which memory is reserved: whole blocks."""

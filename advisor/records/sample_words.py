@@ -3,10 +3,15 @@
 from advisor.records.generation import Generation
 
 
+def samples_noun(generation: Generation | None) -> str:
+    """Return "samples" or "requests"."""
+    return "samples" if generation is None else "requests"
+
+
 def samples_text(count: int, generation: Generation | None) -> str:
     """Return a count of samples or requests: "1,000 samples", "1 request"."""
-    name = "sample" if generation is None else "request"
-    return f"{count:,} {name}{'' if count == 1 else 's'}"
+    noun = samples_noun(generation)
+    return f"{count:,} {noun.removesuffix('s') if count == 1 else noun}"
 
 
 def batch_text(batch: int, generation: Generation | None) -> str:

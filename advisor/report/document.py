@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.report_contents import Report
-from advisor.records.sample_words import batch_text
+from advisor.records.sample_words import batch_text, samples_noun
 from advisor.report import sentence
 from advisor.report.accuracy import accuracy_section
 from advisor.report.amounts import interval_text, is_rate, unit_of
@@ -92,8 +92,9 @@ def _times(best: Quote, job: Job) -> Iterator[Figure]:
     step = f"{interval_text(best.step_s)}, {batch}"
     if job.requests_per_day is None:
         note = f"step {step}" if tokens is None else batch
-        done = "samples" if job.generation is None else "requests"
-        rate = Figure(name=f"{done} per second", value=units.format_rate(best.samples_per_s), note=note)
+        rate = Figure(
+            name=f"{samples_noun(job.generation)} per second", value=units.format_rate(best.samples_per_s), note=note
+        )
         yield rate if is_rate(job) else Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
     elif tokens is None:
         note = f"p50 {units.format_duration(best.p50_s or 0.0)}; step {step}"

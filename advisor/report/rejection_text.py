@@ -7,7 +7,7 @@ from advisor import units
 from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL, LocalDevice
 from advisor.records.price import Cause, Rejected, Rejection, RejectionCode
-from advisor.records.sample_words import at_batch_text
+from advisor.records.sample_words import at_batch_text, samples_noun
 
 _Sentence: TypeAlias = Callable[[Cause, Generation | None], str]
 OTHER_FORMATS = "choose other --weights, another --kv-cache or another device"
@@ -95,7 +95,7 @@ def _does_not_fit(cause: Cause, generation: Generation | None) -> str:
 
 def _under_throughput(cause: Cause, generation: Generation | None) -> str:
     least, reached = _amounts(cause)
-    unit = "samples" if generation is None else "requests"
+    unit = samples_noun(generation)
     flags = "".join(f" within {_TIME_FLAGS[code]}" for code in cause.within)
     return (
         f"reaches at most {units.format_rate(reached)} {unit}/s{flags}, "

@@ -10,7 +10,7 @@ from advisor.records.device import DeviceKind, Precision
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, RejectionCode, Tier
-from advisor.records.sample_words import at_batch_text, batch_text, samples_text
+from advisor.records.sample_words import at_batch_text, batch_text, samples_noun, samples_text
 from advisor.report.amounts import SampleUnit, interval_text, is_rate, money_interval, rate_note, unit_of
 from advisor.report.marks import KIND_NAMES
 from advisor.report.prices import BASIS_NAMES
@@ -187,18 +187,16 @@ def _pace(quote: Quote, job: Job) -> str:
 
 
 def _throughput(quote: Quote, job: Job) -> str:
-    return f"{units.format_rate(quote.samples_per_s)} {_samples(job)}/s"
-
-
-def _samples(job: Job) -> str:
-    return "samples" if job.generation is None else "requests"
+    return f"{units.format_rate(quote.samples_per_s)} {samples_noun(job.generation)}/s"
 
 
 def _samples_done(job: Job, unit: SampleUnit | None = None) -> str:
     if job.requests_per_day is not None:
         return f"serves {load_text(job)}"
     verb = "answers" if job.generation is not None else "trains on" if job.mode == "training" else "processes"
-    count = samples_text(job.samples, job.generation) if unit is None else f"a {unit.name} {_samples(job)}"
+    count = (
+        samples_text(job.samples, job.generation) if unit is None else f"a {unit.name} {samples_noun(job.generation)}"
+    )
     return f"{verb} {count}"
 
 
@@ -274,7 +272,7 @@ def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
     better, unit, rate = _BETTER[job.objective], unit_of(recommendation), recommendation.exchange_rate
     cost = money_interval(quote.job_usd, rate=rate)
     if unit is not None:
-        cost = f"{money_interval(unit.of(quote.job_usd), rate=rate)} per {unit.name} {_samples(job)}"
+        cost = f"{money_interval(unit.of(quote.job_usd), rate=rate)} per {unit.name} {samples_noun(job.generation)}"
     return (
         f"Perhaps {better}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), {cost}; "
         "nothing was measured on its device's generation, so time a step there first."
@@ -301,7 +299,7 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
 
 def _cost_text(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
     """Return the cost, with what it is for if the job has no size: "$0.13 per million samples"."""
-    per = "" if unit is None else f" per {unit.name} {_samples(recommendation.job)}"
+    per = "" if unit is None else f" per {unit.name} {samples_noun(recommendation.job.generation)}"
     return f"{_money(quote, recommendation, unit=unit)}{per}"
 
 

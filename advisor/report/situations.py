@@ -18,6 +18,7 @@ from advisor.records.answer import (
 from advisor.records.break_even_curves import DECADE_COUNT
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
+from advisor.records.sample_words import samples_noun
 from advisor.report.amounts import money_interval, number_text, sample_unit
 from advisor.report.break_even import contender_label
 from advisor.report.content import Section, Table, section
@@ -40,7 +41,8 @@ class _Row:
 
 def when_to_use_which(recommendation: Recommendation) -> str:
     """Return one sentence on the kind of device for each use; nothing if the job has a size or one kind is missing."""
-    parts = [part for one in recommendation.situations if (part := _SENTENCES[one.kind](one))]
+    noun = samples_noun(recommendation.job.generation)
+    parts = [part for one in recommendation.situations if (part := _SENTENCES[one.kind](one, noun))]
     return f"{'; '.join(parts)}." if parts else ""
 
 
@@ -196,7 +198,7 @@ def _times(ratio: Interval) -> str:
     return units.format_times(ratio.mid if ratio.mid > 1 else 1 / ratio.mid)
 
 
-def _busy_sentence(one: Situation) -> str:
+def _busy_sentence(one: Situation, _: str) -> str:
     ratio = one.point.cost_ratio
     if ratio is None:
         return ""
@@ -206,36 +208,38 @@ def _busy_sentence(one: Situation) -> str:
     return f"Kept busy, a {kind} is {_times(ratio)} cheaper than a {other}"
 
 
-def _crossing_sentence(subject: str, unit: str) -> Callable[[Situation], str]:
-    """Return the function that says from where on which kind is cheaper, for example for one job."""
+def _crossing_sentence(subject: str, unit: str) -> Callable[[Situation, str], str]:
+    """Return the function that says from where on which kind is cheaper, for example for one job.
 
-    def sentence(one: Situation) -> str:
+    `{}` in the unit stands for the noun of the job's samples.
+    """
+
+    def sentence(one: Situation, noun: str) -> str:
         if one.point.cost_ratio is None:
             return ""
         if not one.crossings:
-            most = units.format_count(10**DECADE_COUNT)
-            return (
-                f"{subject} is cheaper on a {KIND_NAMES[_cheaper(one.point.cost_ratio)]} up to at least {most} {unit}"
-            )
+            kind, most = KIND_NAMES[_cheaper(one.point.cost_ratio)], units.format_count(10**DECADE_COUNT)
+            return f"{subject} is cheaper on a {kind} up to at least {most} {unit.format(noun)}"
         first = one.crossings[0]
         before = KIND_NAMES["cpu" if first.cheaper == "gpu" else "gpu"]
         then = "" if len(one.crossings) == 1 else " (it changes again: `advise breakeven`)"
-        return f"{subject} is cheaper on a {before} below {number_text(first.at)} {unit}{then}"
+        return f"{subject} is cheaper on a {before} below {number_text(first.at)} {unit.format(noun)}{then}"
 
     return sentence
 
 
-_SENTENCES: Mapping[SituationKind, Callable[[Situation], str]] = {
+_SENTENCES: Mapping[SituationKind, Callable[[Situation, str], str]] = {
     "busy": _busy_sentence,
-    "once": _crossing_sentence("one job", "samples"),
+    "once": _crossing_sentence("one job", "{}"),
     "service": _crossing_sentence("a service", "requests per day"),
 }
 
 
 def _notes(recommendation: Recommendation) -> Iterator[str]:
     kinds = [one.kind for one in recommendation.situations]
+    noun = samples_noun(recommendation.job.generation)
     service = "; service: always on, per month, one request at a time" if "service" in kinds else ""
     yield (
-        "kept busy: compute time alone, per million (M) or billion (G) samples; job: with start-up and minimum "
+        f"kept busy: compute time alone, per million (M) or billion (G) {noun}; job: with start-up and minimum "
         f"billing{service}."
     )

@@ -699,11 +699,14 @@ class _Best:
             costs = costs_of(device, engine)
             is_known = device.id in costs.fitted_on
             kernels = narrow_kernels(device, engine, generation)
-            of_kernels = math.hypot(*(one.log_spread for one in kernels))
+            of_kernels = math.hypot(engine.vendor_log_spread(device), *(one.log_spread for one in kernels))
             alone = costs.known_log_spread if is_known else costs.tpot_log_spread
             spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)
             spreads[1, index] = math.hypot(costs.ttft_log_spread, of_kernels)
-            spreads[2, index] = np.sqrt(max(costs.tpot_log_spread**2 - costs.known_log_spread**2 / 2, 1e-4))
+            spreads[2, index] = math.hypot(
+                math.sqrt(max(costs.tpot_log_spread**2 - costs.known_log_spread**2 / 2, 1e-4)),
+                engine.vendor_log_spread(device),
+            )
             runs.append("; ".join(one.runs for one in kernels))
             is_alike = device.generation in costs.fitted_generations or (device.kind == "cpu" and costs.fitted_on)
             sources.append("fitted" if is_known or is_alike else "datasheet")

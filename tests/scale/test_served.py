@@ -1,5 +1,6 @@
 """Requests to a served model worked out by hand: a toy model on a device of 1 TFLOP/s and 100 GB/s."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -71,6 +72,8 @@ ENGINE = Engine(
     block_tokens=1,
     streamed_ratio={DEVICE.generation: 1.0},
     fp16_isas=("avx2",),
+    gpu_vendors=(DEVICE.vendor,),
+    other_vendor_log_spread=0.5,
     all_reduce=KERNELS,
     weight_kernels={},
     cache_kernels={},
@@ -240,6 +243,15 @@ def test_intervals_of_a_request_alone_and_of_a_loaded_engine_differ() -> None:
     assert found.log_spread.tolist() == [[0.2, 0.3]]
     assert tokens.first_log_spread is not None
     assert tokens.first_log_spread.tolist() == [[0.4, 0.4]]
+
+
+def test_a_gpu_of_a_vendor_that_the_engine_was_not_measured_on_has_wider_intervals_and_a_cpu_has_not() -> None:
+    found, tokens = predicted([1, 4], on=replace(DEVICE, vendor="Other"))
+    assert tokens.first_log_spread is not None
+    spreads = (found.log_spread, found.own_log_spread, tokens.first_log_spread)
+    alone = [np.hypot(one, 0.5) for one in (np.array([0.2, 0.3]), math.sqrt(0.2**2 - 0.1**2 / 2), np.array([0.4, 0.4]))]
+    assert [spread[0].tolist() for spread in spreads] == [pytest.approx(np.broadcast_to(one, 2)) for one in alone]
+    assert ENGINE.vendor_log_spread(device(kind="cpu", vendor="Other")) == 0.0
 
 
 def test_decode_is_bound_by_computing_from_the_first_power_of_two_on() -> None:
