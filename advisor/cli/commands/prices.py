@@ -13,7 +13,7 @@ from advisor.cli.flags import option_flags
 from advisor.cli.output import STDOUT, Output, table_or_json_flag, view_of, write, write_answer
 from advisor.cli.terminal import progress, say, write_stdout
 from advisor.errors import ExitCode, NetworkError, NothingFitsError, UsageError
-from advisor.records.options import Options, provider_id
+from advisor.records.options import OF_PRICES, Options, provider_id
 
 if TYPE_CHECKING:
     from advisor.records.price import Catalog, PriceChange, PricedOffer
@@ -72,7 +72,7 @@ def command() -> None:
 @command.command(
     "list",
     cls=Command,
-    params=_flags("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top"),
+    params=_flags(*OF_PRICES),
     exits=(ExitCode.NOTHING_FITS,),
     short_help="List the prices in force, cheapest first.",
 )
