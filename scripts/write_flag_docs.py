@@ -17,7 +17,7 @@ HEADER = """# Flags
 
 Written by `scripts/write_flag_docs.py` from the commands' own definitions; do not edit. `recommend()` takes the flags
 of `advise rank` under the same names, with underscores, except `--run`, `--timeout`, `--emit`, `--idle-minutes`,
-`--port`, `--details`, `--output` and `--help`.
+`--port`, `--image`, `--details`, `--output` and `--help`.
 `--provider`, `--region`, `--tier`, `--arch`, `--instance` and `--device` also take several values with commas between
 them.
 

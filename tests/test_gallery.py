@@ -18,7 +18,7 @@ ANSWER = replace(
     recommendation(),
     situations=(
         situation("busy", cpu_usd=3.6, gpu_usd=1.0),
-        situation("once", cpu_usd=2.0, gpu_usd=1.0, crossing=17_612),
+        situation("once", cpu_usd=1.0, gpu_usd=2.0, crossing=17_612),
         situation("service", cpu_usd=25.0, gpu_usd=375.0, at=1),
     ),
 )
@@ -28,7 +28,7 @@ ENTRY = write_gallery.Entry(name="acme/<net> & co", answer=ANSWER)
 def test_each_use_has_a_table_with_both_kinds_the_cheaper_one_and_where_it_changes() -> None:
     busy, once, service = write_gallery.tables([[ENTRY], []])[:3]
     assert busy.rows == (("acme/<net> & co", "GPU 3.6x", "aws g6.xlarge", "$1.00/M [1.00-1.00]", "aws c7a.xlarge", "$3.60/M [3.60-3.60]"),)  # fmt: skip  # noqa: E501
-    assert [once.rows[0][1], once.rows[0][-1]] == ["GPU 2x", "17,600 [1-?]"]
+    assert [once.rows[0][1], once.rows[0][-1]] == ["CPU 2x", "17,600 [1-?]"]
     assert [service.rows[0][1], service.rows[0][-1]] == ["CPU 15x", "never"]
 
 

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from advisor import units
@@ -62,10 +63,11 @@ def task_file(
     file: Path | None,
     today: date,
     captured: Script | None = None,
+    image: str = "",
 ) -> TaskFile:
     """Return the file of `engine` for the best instance, or the first that it can launch; `file` is its future path.
 
-    For a service, the script listens on `port`. The current folder is copied to the machine.
+    For a service, the script listens on `port`. The current folder is copied to the machine, or is in the `image`.
     The packages that the code imports and those of `requirements.txt` are installed there. `captured` has the
     settings of a script that was run, and what it reads. Raises `NothingFitsError` if the engine can launch none.
     """
@@ -101,6 +103,8 @@ def task_file(
         replica_count=quote.instance_count if is_service else 1,
         max_duration_s=None if is_service else deadline_s,
         max_usd_per_hour=None if max_usd is None else max_usd / quote.instance_count,
+        alternatives=tuple(_alternatives(recommendation, quote, engine=engine)),
+        image=image,
     )
     command = module.command(task)
     doubts = [*_doubts(quote, captured, script_args=script_args), *packages.doubts]
@@ -136,7 +140,8 @@ def _doubts(quote: Quote, captured: Script | None, *, script_args: Sequence[str]
 
 def task_text(task: LaunchTask, *, engine: str, comments: Sequence[str]) -> str:
     """Return the text of the task file, with comments on top."""
-    wrapped = [line for comment in comments for line in textwrap.wrap(comment, _COMMENT_WIDTH, subsequent_indent="  ")]
+    wrap = partial(textwrap.wrap, width=_COMMENT_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    wrapped = [line for comment in comments for line in wrap(comment)]
     return yaml_text(engine_module(engine).task_values(task), comments=wrapped)
 
 
@@ -145,7 +150,7 @@ def _script(source: str) -> Path:
 
 
 def task_name(stem: str) -> str:
-    """Return a name that both engines accept: lower case, digits and hyphens after a letter."""
+    """Return a name that all engines accept: lower case, digits and hyphens after a letter."""
     name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
     return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
 
@@ -183,6 +188,21 @@ def _first_launchable(recommendation: Recommendation, *, engine: str) -> tuple[Q
         f"{engine} can launch none of the {len(quotes):,} ranked instances: {why_not(quotes[0])}",
         hint=f"--provider {','.join(sorted(module.PROVIDERS))} ranks what it rents from",
     )
+
+
+def _alternatives(recommendation: Recommendation, quote: Quote, *, engine: str) -> Iterator[LaunchMachine]:
+    """Yield the machines of other types on which the commands and the resources for `quote` are right, by rank."""
+
+    def needs(other: Quote) -> tuple[object, ...]:
+        install = torch_install(other.device, other.wheel)
+        counts = (other.device.kind, other.device.count, other.gpus_used, other.instance_count)
+        return (other.provider, other.region, other.price_kind, *counts, install)
+
+    for other in recommendation.quotes:
+        if other.instance != quote.instance and other.may_lead and needs(other) == needs(quote):
+            machine = machine_of(other)
+            if not engine_module(engine).why_not(machine):
+                yield machine
 
 
 def _named(quote: Quote) -> str:
@@ -255,6 +275,8 @@ def _task(name: str, catalog: Catalog, *, program: Path, budget_s: float, today:
         instance=offer.instance,
         device=_device(offer, catalog),
         price_kind=price.kind,
+        architecture=offer.architecture,
+        vcpus=offer.vcpus,
     )
     if problem := skypilot.why_not(machine):
         raise UsageError(f"--fleet {name}: SkyPilot cannot launch it: {problem}", hint="calibrate on it by hand")

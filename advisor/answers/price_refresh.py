@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ from advisor.catalog.yaml_text import yaml_text
 from advisor.errors import AdvisorError, NetworkError, ProfileError, UsageError
 from advisor.files.whole_file import write_whole
 from advisor.records.price import Catalog, Listing, Offer, PriceChange, Wanted
+from advisor.refresh import skypilot
 from advisor.refresh.client import Client
 from advisor.refresh.providers import fetch_listing, provider_module, providers
 
@@ -80,17 +82,55 @@ def refresh_prices(
     `ProfileError` if the file is invalid already.
     """
     provider_module(provider)
+
+    def fetch(wanted: Wanted) -> Listing:
+        with make_client() as client:
+            return fetch_listing(provider, client, wanted)
+
+    return _refreshed(provider, fetch, of=today, command=provider, file=file, today=today, is_dry_run=is_dry_run)
+
+
+def refresh_from_skypilot(*, today: date, is_dry_run: bool = False) -> AllRefreshed:
+    """Refresh from SkyPilot's catalog on this disk each provider that it has, without a network.
+
+    Prices in the price file that are newer than the catalog stay. Raises `UsageError` if there is no catalog.
+    """
+    done: dict[str, Refreshed] = {}
+    failed: dict[str, AdvisorError] = {}
+    for catalog in skypilot.catalogs():
+        fetch = partial(skypilot.listing, catalog)
+        how: dict[str, Any] = {"of": min(catalog.fetched, today), "command": skypilot.NAME}
+        try:
+            done[catalog.provider] = _refreshed(catalog.provider, fetch, **how, today=today, is_dry_run=is_dry_run)
+        except AdvisorError as error:
+            failed[catalog.provider] = error
+    return AllRefreshed(done=done, failed=failed, by_hand={})
+
+
+def _refreshed(
+    provider: str,
+    fetch: Callable[[Wanted], Listing],
+    *,
+    of: date,
+    command: str,
+    file: Path | None = None,
+    today: date,
+    is_dry_run: bool,
+) -> Refreshed:
+    """Rewrite the provider's file with a list that is of the date `of`, as `refresh_prices`; newer rows stay."""
     target = file or platformdirs.user_config_path("advisor") / "profiles" / "prices" / f"{provider}.yaml"
     document = _base_document(provider, target, is_named=file is not None)
-    rows = list(read_price_rows(document))
+    every_row = list(read_price_rows(document))
+    rows = every_row if of == today else [row for row in every_row if not _is_newer(row, of)]
     ours = parse_catalog([_our_layer(provider)])
-    with make_client() as client:
-        listing = fetch_listing(provider, client, _wanted(rows, document.values, ours))
+    if every_row and not rows:
+        return Refreshed(file=target, changes=(), problems=("every price is newer than the list: nothing changes",))
+    listing = fetch(_wanted(rows, document.values, ours))
     _check_complete(listing, rows, provider=provider)
 
-    values = with_listing(document.values, listing, today=today.isoformat())
+    values = with_listing(document.values, listing, today=of.isoformat())
     _check_unit(values, listing, rows, provider=provider)
-    text = yaml_text(values, comments=_comments(provider))
+    text = yaml_text(values, comments=_comments(command, provider))
     before, after = (_offers(content, provider) for content in (yaml_text(document.values), text))
     broken = broken_invariants(after, today=today)
     if broken:
@@ -100,6 +140,10 @@ def refresh_prices(
     if not is_dry_run:
         _write_at_once(text, target)
     return Refreshed(file=target, changes=price_changes(before, after), problems=listing.problems)
+
+
+def _is_newer(row: PriceRow, of: date) -> bool:
+    return any(price.date > of.isoformat() for price in row.prices if price.kind in ("on_demand", "spot"))
 
 
 def _base_document(provider: str, target: Path, *, is_named: bool) -> Document:
@@ -181,10 +225,10 @@ def _our_layer(provider: str) -> Layer:
     return replace(layer, prices=tuple(file for file in layer.prices if file.stem == provider))
 
 
-def _comments(provider: str) -> tuple[str, ...]:
+def _comments(command: str, provider: str) -> tuple[str, ...]:
     return (
         f"Prices of {provider}, US dollars. One line per region: [dollars per hour, key of the source below].",
-        f"Written by `advise prices refresh {provider}`, which reads it and writes it anew.",
+        f"Written by `advise prices refresh {command}`, which reads it and writes it anew.",
         "stale, suspect: prices of that line not to be trusted (`note` says why), left out of the ranking.",
         "trusted: the last price that was; take it and `suspect` from the line to believe the new one.",
     )

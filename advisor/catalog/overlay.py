@@ -78,6 +78,20 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
     return [*found, shipped_layer()]
 
 
+FileStates = tuple[tuple[Path, int, int], ...]
+"""Files with their time of change in nanoseconds and their size in bytes."""
+
+
+def file_states(*, profiles: Path | None, prices: Sequence[Path]) -> FileStates:
+    """Return every file in force, so that an edit can be noticed; raise `UsageError` if one is missing."""
+    try:
+        in_force = layers(profiles=profiles, prices=prices, cwd=Path.cwd())
+        states = [(file, file.stat()) for layer in in_force for file in layer.files()]
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from None
+    return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
+
+
 def shipped_layer() -> Layer:
     """Return the layer of the built-in files."""
     shipped = shipped_profiles()

@@ -23,4 +23,9 @@ def why_unknown(machine: LaunchMachine, *, providers: Collection[str], gpu_names
 
 def own_type(machine: LaunchMachine) -> str | None:
     """Return the provider's type name, or None; for Google, it does not include the attached GPUs."""
-    return machine.instance.partition("+")[0] if machine.provider in TYPED_PROVIDERS else None
+    return instance_type_of(machine.provider, machine.instance)
+
+
+def instance_type_of(provider: str, instance: str) -> str | None:
+    """Return the provider's type name of an instance, as `own_type`."""
+    return instance.partition("+")[0] if provider in TYPED_PROVIDERS else None

@@ -64,14 +64,15 @@ def question_from_source(
     script_args: tuple[str, ...] = (),
     on: Sequence[str] = (),
     trace: SourceTrace | None = None,
+    catalog: Catalog | None = None,
     read_machine: ReadMachine | None = this_machine,
     read_calibrations: ReadCalibrations = calibrations_in_force,
 ) -> Question:
     """Trace the model in `source`, or read a saved workload, and collect everything else that an answer needs.
 
-    `on` are the devices to explain. `trace` is the trace that `early_trace` has started. `read_machine` None leaves
-    this machine out. The answer for a saved workload is the same on every machine, so this one is read only if `on` or
-    `--device` says `local`.
+    `on` are the devices to explain. `trace` is the trace that `early_trace` has started. `catalog` is the one of
+    `options`, if it is at hand. `read_machine` None leaves this machine out. The answer for a saved workload is the
+    same on every machine, so this one is read only if `on` or `--device` says `local`.
     """
     source, options, recipe_notes = resolved(source, options)
     check_named(on, options)
@@ -80,9 +81,8 @@ def question_from_source(
     if is_workload_file(source):
         workload = read_workload(Path(source))
         machine = read_machine() if read_machine and is_here_named else None
-        return question_of(
-            workload, as_saved(options, workload, where=source), catalog=catalog_of(options), machine=machine
-        )
+        options = as_saved(options, workload, where=source)
+        return question_of(workload, options, catalog=catalog or catalog_of(options), machine=machine)
 
     def request_at(batch: int | None, attention: Attention = options.attention) -> ProfileRequest:
         asked = replace(options, attention=attention)
@@ -91,7 +91,7 @@ def question_from_source(
     batch, kind = single_batch_of(options.batch), kind_of(source)
     measuring = _measuring(source, options, run=run) if options.measure else None
     with trace or SourceTrace.start(request_at(batch)) as started:
-        catalog = catalog_of(options)  # while a child imports torch
+        catalog = catalog or catalog_of(options)  # while a child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = started.workload()
     if isinstance(options, ScriptOptions):

@@ -3,12 +3,18 @@
 from dataclasses import dataclass
 
 from advisor.records.answer import QuotedDevice
+from advisor.records.device import Architecture
 from advisor.records.price import PriceKind, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchMachine:
-    """The machines to rent: `instance_count` of one type, with one process per GPU for `gpus_used` GPUs in all."""
+    """The machines to rent: `instance_count` of one type, with one process per GPU for `gpus_used` GPUs in all.
+
+    - `architecture`: of the CPU; None if not known, which counts as x86
+    - `vcpus`: of one machine; None if not known
+    - `peak_memory_bytes`: predicted for one device; 0 if nothing was predicted
+    """
 
     provider: str
     tier: Tier
@@ -18,6 +24,9 @@ class LaunchMachine:
     price_kind: PriceKind
     instance_count: int = 1
     gpus_used: int = 1
+    architecture: Architecture | None = None
+    vcpus: int | None = None
+    peak_memory_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +42,8 @@ class LaunchTask:
     - `replica_count`: of a service, the number of machines, each with the whole program
     - `max_duration_s`: None if the length of the job is not known
     - `max_usd_per_hour`: limit for one machine
+    - `alternatives`: the next best machines that run the same commands, in the same region at the same kind of price
+    - `image`: a container image that has the folder; "" for one that has Python only
     """
 
     name: str
@@ -48,6 +59,8 @@ class LaunchTask:
     variables: tuple[str, ...] = ()
     port: int | None = None
     replica_count: int = 1
+    alternatives: tuple[LaunchMachine, ...] = ()
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -322,3 +322,13 @@ NOT_SERVED = {
 """Fields that a request to the service may not set, with the reasons."""
 NOT_IN_PYTHON = frozenset({"input", "timeout"})
 """Fields about sources: in Python the example inputs are at hand, and the model runs in the caller's own process."""
+OF_MEMORY = (
+    "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "kv_cache", "engine",
+    "finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels", "keep_activations",
+    "model_config",
+    "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age",
+    "drop_prices", "top", "timeout", "profiles", "prices",
+)  # fmt: skip
+"""The fields that say whether a step fits a device's memory."""
+OF_PRICES = ("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top")
+"""The fields that select prices."""

@@ -4,9 +4,8 @@ import asyncio
 import json
 import logging
 from datetime import UTC, datetime
-from pathlib import Path
 
-from advisor.catalog.overlay import layers
+from advisor.catalog.overlay import FileStates, file_states
 from advisor.errors import AdvisorError, UsageError
 from advisor.serve.frames import Frame
 from advisor.serve.pool import Pool, Worker, WorkerDiedError
@@ -16,8 +15,6 @@ _LOG = logging.getLogger(__name__)
 _CHECK_EVERY_S = 1.0
 _LOAD_LIMIT_S = 60.0
 """Parsing all shipped files takes 2 s."""
-
-_Files = tuple[tuple[Path, int, int], ...]
 
 
 class PricesInForce:
@@ -58,14 +55,8 @@ class PricesInForce:
                 self.problem = str(error)
                 _LOG.error("prices loaded at %s stay in force: %s", self.loaded_at.isoformat(" ", "seconds"), error)
 
-    def _files(self) -> _Files:
-        """Return every file in force with its time and size; raise `UsageError` if one is missing."""
-        try:
-            in_force = layers(profiles=self._settings.profiles, prices=self._settings.prices, cwd=Path.cwd())
-            states = [(file, file.stat()) for layer in in_force for file in layer.files()]
-        except OSError as error:
-            raise UsageError(f"{error.filename}: {error.strerror}") from None
-        return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
+    def _files(self) -> FileStates:
+        return file_states(profiles=self._settings.profiles, prices=self._settings.prices)
 
     def _start_loader(self) -> Worker:
         """Start a separate process that loads the catalog, so that the memory for parsing is freed with it."""

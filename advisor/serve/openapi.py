@@ -7,8 +7,9 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from advisor.question.json_options import NAMES_SCHEMA
 from advisor.records.workload import Workload
-from advisor.serve.options import EXAMPLE_WORKLOAD, NAMES_SCHEMA, options_schema
+from advisor.serve.options import EXAMPLE_WORKLOAD, options_schema
 
 _REFUSALS = {
     400: "not JSON",

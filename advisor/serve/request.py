@@ -1,14 +1,14 @@
 """Reads and checks the body of a request; nothing in it is executed or used as a path on the server."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from advisor.errors import DocumentError
 from advisor.files.json_text import parse_json
 from advisor.question.from_source import as_saved
+from advisor.question.json_options import check_keys, names_of
 from advisor.records.options import Options
 from advisor.records.workload import Workload
-from advisor.serve.options import HINT, check_count, check_keys, options_of, wrong_type
+from advisor.serve.options import HINT, options_of
 from advisor.workload.file import workload_from_json
 
 _MOST_ROWS = 10_000
@@ -30,7 +30,7 @@ def read_request(body: bytes, *, takes_on: bool = False) -> AnswerRequest:
     Raise `LoadError` if it is not JSON, and `DocumentError` or `UsageError` for other mistakes.
     """
     document = parse_json(body, where="request", hint=HINT)
-    check_keys(document, ("workload", "options", "on") if takes_on else ("workload", "options"), key="")
+    check_keys(document, ("workload", "options", "on") if takes_on else ("workload", "options"), key="", hint=HINT)
     if "workload" not in document:
         raise DocumentError("missing", where="", key="workload", hint=HINT)
     options = options_of(document.get("options", {}))
@@ -41,13 +41,5 @@ def read_request(body: bytes, *, takes_on: bool = False) -> AnswerRequest:
     return AnswerRequest(
         workload=workload,
         options=as_saved(options, workload, where=repr(workload.name)),
-        on=_names(document.get("on", []), key="on"),
+        on=names_of(document.get("on", []), key="on", hint=HINT),
     )
-
-
-def _names(value: Any, *, key: str) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise wrong_type(value, "a list of names", key=key)
-    check_count(names, key=key)
-    return tuple(names)

@@ -145,6 +145,26 @@ def test_the_name_is_one_that_engines_take(folder: Path, script: str, name: str)
     assert values(task)["name"] == name
 
 
+def test_karpenter_is_told_the_next_types_that_run_the_same_commands_there() -> None:
+    g6, g4dn = quote("g6.xlarge", device="l4"), quote("g4dn.xlarge", device="t4")
+    elsewhere = replace(quote("p3.2xlarge", device="v100-sxm2-16gb"), region="eu-west-1")
+    doubtful = replace(quote("g5.2xlarge", device="a10g"), may_lead=False)
+    task = emitted(A10G, GRAVITON, g6, elsewhere, TWO_MACHINES, doubtful, g4dn, A10G, engine="karpenter")
+    pools = [item for item in values(task)["items"] if item["kind"] == "NodePool"]
+    types = [pool["spec"]["template"]["spec"]["requirements"][0]["values"] for pool in pools]
+    assert types == [["g5.xlarge"], ["g6.xlarge"], ["g4dn.xlarge"]]
+    assert task.command == "kubectl apply -f"
+    assert "g5.xlarge, g6.xlarge, g4dn.xlarge" in task.text.replace("\n#  ", "")
+
+
+def test_an_image_has_the_folder_in_a_cluster(folder: Path) -> None:
+    task = task_file(
+        recommendation(A10G), engine="kubernetes", source="my train.py", script_args=(), idle_minutes=1, port=8000,
+        file=None, today=date(2026, 11, 2), captured=PLAIN, image="own/train:2",
+    )  # fmt: skip
+    assert values(task)["spec"]["template"]["spec"]["containers"][0]["image"] == "own/train:2"
+
+
 def test_an_instance_with_a_hostile_name_stays_a_name() -> None:
     task = emitted(quote("g5\nrun: rm -rf /", device="a10g"))
     assert values(task)["resources"]["instance_type"] == "g5\nrun: rm -rf /"

@@ -122,6 +122,7 @@ NO_FIELDS = {
     "details",
     "idle_minutes",
     "port",
+    "image",
     "compare_to",
     "fail_if_cost_rises",
     "output",

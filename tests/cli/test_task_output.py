@@ -78,7 +78,7 @@ PAGE = (Path(__file__).parents[2] / "docs/launch.md").read_text()
 def test_the_page_on_launching_shows_commands_that_answer(advise: Advise, folder: Path) -> None:
     (folder / "model.py").write_text("")
     commands = re.findall(r"^\$ advise (.*)$", PAGE, flags=re.MULTILINE)
-    assert len(commands) == 2
+    assert len(commands) == 3
     for command in commands:
         assert advise(*shlex.split(command)).code == 0, command
 

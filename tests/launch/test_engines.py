@@ -1,4 +1,4 @@
-"""Properties that both engines share; their files are compared with the engines' own packages if installed."""
+"""Properties that all engines share; their files are compared with the engines' own packages if installed."""
 
 import json
 import os
@@ -29,17 +29,24 @@ from tests.launch.toys import (
 )
 
 LAUNCHABLE = [A10G, GRAVITON, GOOGLE_T4, LAMBDA_A10, FOUR_GPUS, TWO_MACHINES]
+RENTING = ("skypilot", "dstack")
+"""Engines that rent machines themselves, of clouds with GPUs only too; the others are for clusters that are there."""
 
 
 @pytest.mark.parametrize("engine", engine_names())
 def test_every_engine_has_what_the_room_says(engine: str) -> None:
     module = engine_module(engine)
-    assert module.command(task()) in ("sky launch", "dstack apply -f")
-    assert module.task_values(task())["name"] == "train"
-    assert "10 idle minutes" in " ".join(module.comments(task()))
+    assert module.command(task()) in ("sky launch", "dstack apply -f", "kubectl apply -f")
+    assert "train" in yaml_text(module.task_values(task()))
+    assert " ".join(module.comments(task()))
 
 
-@pytest.mark.parametrize("engine", engine_names())
+@pytest.mark.parametrize("engine", RENTING)
+def test_a_renting_engine_says_when_it_ends_an_idle_machine(engine: str) -> None:
+    assert "10 idle minutes" in " ".join(engine_module(engine).comments(task()))
+
+
+@pytest.mark.parametrize("engine", RENTING)
 @pytest.mark.parametrize("of", LAUNCHABLE, ids=instance_label)
 def test_what_an_engine_knows_it_can_launch(engine: str, of: Quote) -> None:
     assert engine_module(engine).why_not(machine_of(of)) == ""
@@ -51,6 +58,16 @@ def test_what_an_engine_knows_it_can_launch(engine: str, of: Quote) -> None:
     [
         (SALAD, "it does not support salad"),
         (quote("gpu-box", device="t4", provider="own", tier="owned"), "it does not support own"),
+    ],
+)
+def test_no_engine_knows_a_marketplace_of_others_or_an_own_machine(engine: str, of: Quote, why: str) -> None:
+    assert why in engine_module(engine).why_not(machine_of(of))
+
+
+@pytest.mark.parametrize("engine", RENTING)
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
         (quote("RTX 4090", device="rtx-4090", provider="runpod", tier="marketplace"), "hosts of a marketplace differ"),
         (quote("g5g.xlarge", device="t4g"), "it has no name for the T4G"),
         (quote("cpu_4x", device="xeon", kind="cpu", provider="lambda", tier="neocloud"), "by GPU only"),

@@ -17,7 +17,7 @@ def quote(instance: str, *, device: str, provider: str = "aws", kind: DeviceKind
 
 
 A10G = quote("g5.xlarge", device="a10g")
-GRAVITON = quote("c8g.xlarge", device="aws-graviton4", kind="cpu")
+GRAVITON = quote("c8g.xlarge", device="aws-graviton4", kind="cpu", architecture="arm")
 GOOGLE_T4 = quote("n1-standard-4+nvidia-tesla-t4", device="t4", provider="gcp", region="us-central1")
 LAMBDA_A10 = quote("NVIDIA A10 24GB PCIe", device="a10", provider="lambda", tier="neocloud", region="global")
 SALAD = quote("RTX 3090 24GB PCIe", device="rtx-3090", provider="salad", tier="marketplace", region="global")
@@ -30,6 +30,13 @@ FOUR_GPUS = replace(
 )
 """Four of the eight GPUs of a machine."""
 TWO_MACHINES = replace(FOUR_GPUS, gpus_used=16, instance_count=2, plan=Plan(machines=2, data=16, sharding="zero3"))
+
+
+MI300X = replace(
+    quote("Standard_ND96isr_MI300X_v5", device="mi300x", provider="azure", region="eastus"),
+    device=QuotedDevice(id="mi300x", name="MI300X", kind="gpu", count=8),
+    gpus_used=8,
+)
 
 
 def task(of: Quote = A10G, **changes: Any) -> LaunchTask:

@@ -37,7 +37,7 @@ def test_files_whose_reading_was_hindered_are_read_again_and_wrong_ones_are_not(
             assert prices.loaded_at > first
             assert prices.problem == ""
             with monkeypatch.context() as hindered:
-                hindered.setattr(module, "layers", too_many_files)
+                hindered.setattr(module, "file_states", too_many_files)
                 await prices.check()
             assert "Too many open files" in prices.problem
             await prices.check()

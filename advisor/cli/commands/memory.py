@@ -9,15 +9,9 @@ from advisor.cli.flags import flag, option_flags
 from advisor.cli.output import Output, table_or_json_flag, write_answer
 from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
+from advisor.records.options import OF_MEMORY
 
 _ON_HELP = "offer or device to check; repeat to compare several (default: every device on offer)"
-_OPTION_FLAGS = (
-    "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "kv_cache", "engine",
-    "finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels", "keep_activations",
-    "model_config",
-    "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age",
-    "drop_prices", "top", "timeout", "profiles", "prices",
-)  # fmt: skip
 
 
 @click.command(
@@ -25,7 +19,7 @@ _OPTION_FLAGS = (
     cls=SourceCommand,
     params=[
         flag("--on", _ON_HELP, metavar="NAME", multiple=True),
-        *option_flags(only=_OPTION_FLAGS),
+        *option_flags(only=OF_MEMORY),
         table_or_json_flag("json with every device, part and remedy"),
     ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),

@@ -13,7 +13,7 @@ from advisor.cli.flags import option_flags
 from advisor.cli.output import STDOUT, Output, table_or_json_flag, view_of, write, write_answer
 from advisor.cli.terminal import progress, say, write_stdout
 from advisor.errors import ExitCode, NetworkError, NothingFitsError, UsageError
-from advisor.records.options import Options, provider_id
+from advisor.records.options import OF_PRICES, Options, provider_id
 
 if TYPE_CHECKING:
     from advisor.records.price import Catalog, PriceChange, PricedOffer
@@ -72,7 +72,7 @@ def command() -> None:
 @command.command(
     "list",
     cls=Command,
-    params=_flags("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top"),
+    params=_flags(*OF_PRICES),
     exits=(ExitCode.NOTHING_FITS,),
     short_help="List the prices in force, cheapest first.",
 )
@@ -197,6 +197,9 @@ def diff_command(output: Output, options: Options) -> int:
 def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | None) -> int:
     """Fetch PROVIDER's current prices from its own price list: aws, azure, gcp, lambda, runpod or vast-ai.
 
+    PROVIDER skypilot reads the catalog that SkyPilot has on this disk, ~/.sky/catalogs, without a network or a key, for
+    aws, azure, gcp and lambda; newer prices stay.
+
     Without PROVIDER, all of these are refreshed, one that fails is named, and the pages of the other providers are
     listed. The exit code is 5 if a list could not be fetched; a missing API key is only named.
 
@@ -214,10 +217,12 @@ def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | 
       advise prices refresh
       advise prices refresh azure --dry-run
       advise prices refresh aws
+      advise prices refresh skypilot
     """
-    from advisor.answers.price_refresh import refresh_all, refresh_prices
+    from advisor.answers.price_refresh import refresh_all, refresh_from_skypilot, refresh_prices
 
-    if provider is not None:
+    from_skypilot = provider == "skypilot"
+    if provider is not None and not from_skypilot:
         with progress(f"fetching the prices of {provider}"):
             refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
         _write_changes(refreshed.changes, top=top)
@@ -227,8 +232,8 @@ def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | 
         return ExitCode.ANSWER
     if file is not None:
         raise UsageError("-o names the file of one provider", hint="name the PROVIDER, or leave -o out")
-    with progress("fetching the prices of all providers"):
-        found = refresh_all(today=date.today(), is_dry_run=dry_run)
+    with progress("reading SkyPilot's catalog" if from_skypilot else "fetching the prices of all providers"):
+        found = (refresh_from_skypilot if from_skypilot else refresh_all)(today=date.today(), is_dry_run=dry_run)
     _write_changes([change for refreshed in found.done.values() for change in refreshed.changes], top=top)
     for provider, refreshed in found.done.items():
         for problem in refreshed.problems:
@@ -236,7 +241,8 @@ def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | 
         say(f"{provider}: nothing was written" if dry_run else f"{provider}: wrote {refreshed.file}")
     for provider, error in found.failed.items():
         say(f"{provider}: not refreshed: {error.message}{f' ({error.hint})' if error.hint else ''}")
-    say("cannot be fetched; put the prices of these pages into advisor.yaml:")
+    if found.by_hand:
+        say("cannot be fetched; put the prices of these pages into advisor.yaml:")
     for provider, page in found.by_hand.items():
         say(f"  {provider} {page}")
     has_failed = any(isinstance(error, NetworkError) for error in found.failed.values())

@@ -25,6 +25,7 @@ _OUTPUT_HELP = (
     "print this format to stdout, or write FILE in the format of its suffix (.txt .json .csv .md .html); json, csv "
     "and html contain every row"
 )
+_IMAGE_HELP = "with --emit kubernetes or karpenter: container image that has the current folder as /workflow"
 _PORT_HELP = "with --emit: the port on which a service's script listens"
 
 
@@ -42,6 +43,7 @@ _PORT_HELP = "with --emit: the port on which a service's script listens"
             default=10,
         ),
         flag("--port", _PORT_HELP, metavar="N", read=parse_count, default=8000),
+        flag("--image", _IMAGE_HELP, metavar="IMAGE"),
         flag("--compare-to", _COMPARE_HELP, metavar="FILE", read=Path),
         threshold_flag(),
         click.Option(
@@ -59,6 +61,7 @@ def command(
     emit: str | None,
     idle_minutes: int,
     port: int,
+    image: str | None,
     compare_to: Path | None,
     fail_if_cost_rises: float | None,
     details: bool,
@@ -127,6 +130,7 @@ def command(
             script_args=asked.script_args,
             idle_minutes=idle_minutes,
             port=port,
+            image=image or "",
             captured=question.workload.script,
             file=output.path,
             today=date.today(),
@@ -170,4 +174,6 @@ def _check_task(source: str, *, emit: str | None, output: Output) -> None:
             raise UsageError(f"-o {output.path or output.format}: a task file is YAML", hint="write -o task.yaml")
         check_launchable(source)
     elif is_task_file:
-        raise UsageError(f"-o {output.format}: only a task file is YAML", hint="add --emit skypilot or dstack")
+        raise UsageError(
+            f"-o {output.format}: only a task file is YAML", hint="add --emit skypilot, dstack, kubernetes or karpenter"
+        )

@@ -19,7 +19,6 @@ GPU_NAMES = {
     "v100-sxm2-16gb": "V100:16GB", "v100-sxm2-32gb": "V100:32GB",
 }  # fmt: skip
 """Names from gpuhunt 0.1.34, the catalog of dstack; with the memory if a name has two sizes."""
-_ARM_CPUS = ("ampere-", "aws-graviton", "azure-cobalt", "google-axion")
 _LEAST_DISK = "100GB.."
 _FOLDER_THERE = "/workflow"
 
@@ -86,6 +85,6 @@ def comments(task: LaunchTask) -> Iterator[str]:
 def _resources(machine: LaunchMachine) -> dict[str, Any]:
     """Return the resources with any number of cores and any memory; dstack's defaults would exclude small instances."""
     is_gpu = machine.device.kind == "gpu"
-    arch = "arm:" if machine.device.id.startswith(_ARM_CPUS) else ""
+    arch = "arm:" if machine.architecture == "arm" else ""
     gpu = f"{GPU_NAMES[machine.device.id]}:{machine.device.count}" if is_gpu else 0
     return {"cpu": f"{arch}1..", "memory": "0GB..", "gpu": gpu, "disk": _LEAST_DISK}

@@ -45,6 +45,16 @@ def why_not(machine: LaunchMachine) -> str:
     return why_unknown(machine, providers=PROVIDERS, gpu_names=GPU_NAMES)
 
 
+def gpu_name(provider: str, gpu: str) -> str | None:
+    """Return SkyPilot's name of a GPU, by its id, on a cloud; None if it has none."""
+    return _GPU_NAMES_OF.get(provider, {}).get(gpu) or GPU_NAMES.get(gpu)
+
+
+def known_gpu_names() -> frozenset[str]:
+    """Return every name of a GPU on any cloud."""
+    return frozenset(GPU_NAMES.values()).union(*(names.values() for names in _GPU_NAMES_OF.values()))
+
+
 def task_values(task: LaunchTask) -> dict[str, Any]:
     """Return the keys and values of the task file."""
     values: dict[str, Any] = {
@@ -84,8 +94,7 @@ def _resources(task: LaunchTask) -> dict[str, Any]:
     if instance_type:
         resources = {"infra": f"{machine.provider}/{machine.region}", "instance_type": instance_type}
     if machine.device.kind == "gpu":
-        name = _GPU_NAMES_OF.get(machine.provider, {}).get(machine.device.id, GPU_NAMES[machine.device.id])
-        resources["accelerators"] = f"{name}:{machine.device.count}"
+        resources["accelerators"] = f"{gpu_name(machine.provider, machine.device.id)}:{machine.device.count}"
     resources |= {"use_spot": machine.price_kind == "spot", "disk_size": _DISK_GB}
     if task.max_usd_per_hour is not None:
         resources["max_hourly_cost"] = task.max_usd_per_hour

@@ -36,7 +36,7 @@ _GPU_IDS = {
 }
 _KINDS: dict[str, PriceKind] = {"OnDemand": "on_demand", "Preemptible": "spot"}
 _UNITS = {"Core": "h", "Ram": "GiBy.h", "GPU": "h"}
-_WITH_DISKS = re.compile(r"a2-ultragpu|a3-|a4-|z3-|.*-(lssd|metal)")
+WITH_DISKS = re.compile(r"a2-ultragpu|a3-|a4-|z3-|.*-(lssd|metal)")
 """Types with local disks or sold as a whole host (Compute Engine's documentation of machine types)."""
 
 
@@ -142,7 +142,7 @@ def _parts_of(listed: ListedType) -> dict[str, float]:
     gpu_ids = (None, *_GPU_IDS.values())
     if listed.vcpus is None or listed.memory_bytes is None or listed.gpu not in gpu_ids:
         return {}
-    if _WITH_DISKS.match(listed.instance):
+    if WITH_DISKS.match(listed.instance):
         return {}
     family = listed.instance.split("-")[0]
     counts = {f"{family} Core": float(listed.vcpus), f"{family} Ram": listed.memory_bytes / 2**30}

@@ -1,0 +1,73 @@
+"""Tells SkyPilot's optimizer how long a task takes on each of its resources, from the answer about its model."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from advisor.errors import UsageError, did_you_mean
+from advisor.launch.engines import skypilot
+from advisor.launch.launchable import instance_type_of
+from advisor.records.answer import Quote, Recommendation
+
+
+class Resources(Protocol):
+    """What is read of `sky.Resources`: a cloud, a type, or only GPUs (name -> count)."""
+
+    @property
+    def cloud(self) -> Any: ...  # noqa: D102
+
+    @property
+    def instance_type(self) -> str | None: ...  # noqa: D102
+
+    @property
+    def accelerators(self) -> Mapping[str, float] | None: ...  # noqa: D102
+
+
+def skypilot_time_estimator(recommendation: Recommendation, *, num_nodes: int = 1) -> Callable[[Resources], float]:
+    """Return a function for `sky.Task.set_time_estimator`: resources -> predicted seconds of the job.
+
+    `recommendation` is the answer about the task's model, with the size of the job and the batch of the script;
+    `num_nodes` is that of the task. Resources are known by their instance type, or else by the name and number of their
+    GPUs, then as the cheapest such offer of the answer. Resources that the answer has left out, because the model does
+    not fit or by a limit, take infinitely long, so that the optimizer chooses others. Raises `UsageError` for an answer
+    without a size of the job.
+
+    The function raises `UsageError` for a GPU that SkyPilot's names do not have, and for resources that name neither a
+    type nor a GPU: the optimizer asks for the time before it chooses the type.
+    """
+    if recommendation.job.assumed or recommendation.job.requests_per_day is not None:
+        hint = "pass samples=, epochs= or steps= to recommend()"
+        raise UsageError("this answer is not about a job of a given size, so it has no time for SkyPilot", hint=hint)
+    quotes = [quote for quote in recommendation.quotes if quote.instance_count == num_nodes]
+
+    def estimate_s(resources: Resources) -> float:
+        found = [quote for quote in quotes if _is_of(quote, resources)]
+        cheapest = min(found, key=lambda quote: quote.job_usd.mid, default=None)
+        return math.inf if cheapest is None else cheapest.job_s.mid
+
+    return estimate_s
+
+
+def _is_of(quote: Quote, resources: Resources) -> bool:
+    cloud = "" if resources.cloud is None else str(resources.cloud).casefold()
+    if cloud and quote.provider != cloud:
+        return False
+    gpus, wanted_type = resources.accelerators or {}, resources.instance_type
+    if not gpus and wanted_type is None:
+        raise UsageError(
+            f"{resources}: without a GPU, a time is known of an instance type only",
+            hint="list the types: resources: {any_of: [{infra: aws, instance_type: c8a.xlarge}, {accelerators: L4}]}",
+        )
+    own_type = instance_type_of(quote.provider, quote.instance)
+    if own_type is not None and wanted_type is not None and own_type != wanted_type:
+        return False
+    return _has(quote, gpus) if gpus else own_type == wanted_type
+
+
+def _has(quote: Quote, gpus: Mapping[str, float]) -> bool:
+    (name, count), *_ = gpus.items()
+    known = skypilot.known_gpu_names()
+    if name.casefold() not in map(str.casefold, known):
+        raise UsageError(f"{name}: no time is predicted for this accelerator", hint=did_you_mean(name, known))
+    own = skypilot.gpu_name(quote.provider, quote.device.id)
+    return own is not None and own.casefold() == name.casefold() and quote.device.count == count
