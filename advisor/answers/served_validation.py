@@ -48,6 +48,7 @@ class ServedRow:
     - `memory_bytes_per_s`: measured read bandwidth of all cores
     - `ttft_s`, `tpot_s`: time to first token, and mean time between later tokens
     - `tokens_per_s`: output tokens of all requests
+    - `watts_per_gpu`: mean power of each GPU meanwhile, which only `scripts/fit_power.py` reads
     """
 
     model: str
@@ -66,6 +67,7 @@ class ServedRow:
     ttft_s: float | None = None
     tpot_s: float | None = None
     tokens_per_s: float | None = None
+    watts_per_gpu: float | None = None
     source: str
 
 
@@ -110,7 +112,7 @@ def _row(cells: Mapping[str, str], *, path: Path, line: int) -> ServedRow:
         value = getattr(row, column)
         if value is not None and value < minimum:
             raise cell_error(path, line, column, found=cells.get(column, ""), expected=f"it is a count from {minimum}")
-    for column in ("ttft_s", "tpot_s", "tokens_per_s", "memory_bytes_per_s"):
+    for column in ("ttft_s", "tpot_s", "tokens_per_s", "watts_per_gpu", "memory_bytes_per_s"):
         value = getattr(row, column)
         if value is not None and not 0 < value < math.inf:
             raise cell_error(path, line, column, found=cells.get(column, ""), expected="it is a number above 0")

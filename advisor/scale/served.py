@@ -81,11 +81,17 @@ _ALL_REDUCES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RequestTimes:
-    """The times of a request, (devices, batches), as in `TokenTimes`."""
+    """The times of a request, (devices, batches), as in `TokenTimes`.
+
+    `passed` is a decode pass. `round_parts_s` are the compute time, memory time and overhead in the time of `round_s`,
+    in which each request gets the tokens of a pass, with its share of reading the prompts of the others.
+    """
 
     first_s: FloatArray
     between_s: FloatArray
     passed: PassTimes
+    round_s: FloatArray
+    round_parts_s: tuple[FloatArray, FloatArray, FloatArray]
 
 
 class ServedModel:
@@ -246,7 +252,7 @@ def request_times(
     pass_of = _passes(model, rates=rates, width=width, group=group, plan=plan, fabric=fabric, chunks=chunks)
     others = np.maximum(group * plan.expert - 1, 0.0)
     passed, decode_s = pass_of(0, group)
-    mixed_s, own_s = pass_of(1, group)[1], pass_of(1, np.maximum(group - 1, 0.0))[1]
+    (mixed, mixed_s), own_s = pass_of(1, group), pass_of(1, np.maximum(group - 1, 0.0))[1]
     chunk_rate = others * generation.tokens_per_pass / generation.decode_count * chunks
     slowed = np.maximum(np.minimum(chunk_rate, 1.0), chunk_rate / plan.expert)  # copies read prompts at the same time
     round_s = decode_s + slowed * np.maximum(mixed_s - decode_s, 0.0)
@@ -256,7 +262,18 @@ def request_times(
         + (chunks + plan.pipeline - 1) / plan.pipeline * own_s
         + np.where(others > 0, round_s / 2, 0.0)  # half of the pass under way
     )
-    return RequestTimes(first_s=first_s, between_s=round_s / generation.tokens_per_pass, passed=passed)
+    both = zip(_parts_s(passed), _parts_s(mixed), strict=True)
+    return RequestTimes(
+        first_s=first_s,
+        between_s=round_s / generation.tokens_per_pass,
+        passed=passed,
+        round_s=round_s,
+        round_parts_s=tuple(of_decode + slowed * np.maximum(of_mixed - of_decode, 0.0) for of_decode, of_mixed in both),
+    )
+
+
+def _parts_s(passed: PassTimes) -> tuple[FloatArray, FloatArray, FloatArray]:
+    return passed.compute_s, passed.memory_s, passed.overhead_s
 
 
 def chunk_count(generation: Generation, chunk_tokens: int) -> int:

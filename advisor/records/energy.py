@@ -1,0 +1,83 @@
+"""Defines the power of GPUs and CPUs, the intensity of the grid, and the energy of a job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPower:
+    """The power of a GPU over its limit (TDP), by the shares of the time that its parts are in use.
+
+    - `idle_ratio`: of an idle GPU
+    - `compute_ratio`, `memory_ratio`, `overhead_ratio`: added if compute, memory traffic, or launches and other
+      overheads on the GPU take all of the time
+    - `most_ratio`: the largest sum
+    - `log_spread`, `unseen_log_spread`: standard deviation of log(measured / predicted) of the GPUs in `fitted_on`, and
+      of all others
+    - `idle_log_spread`: the same of idle power
+    """
+
+    idle_ratio: float
+    compute_ratio: float
+    memory_ratio: float
+    overhead_ratio: float
+    most_ratio: float
+    log_spread: float
+    unseen_log_spread: float
+    idle_log_spread: float
+    fitted_on: tuple[str, ...] = ()
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuPower:
+    """Watts of a server for each physical core at the wall: CPU, memory, fans, power supply."""
+
+    idle_w_per_core: float
+    busy_w_per_core: float
+    log_spread: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuPowers:
+    """The watts of servers by generation of their CPU; `ANY` is for all others.
+
+    `unknown_vcpus_per_gpu`: vCPUs of a GPU's host where the offer does not say.
+    """
+
+    unknown_vcpus_per_gpu: float
+    cpus: Mapping[str, CpuPower]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The location-based intensity of a region's grid, an annual average.
+
+    - `pue`: power usage effectiveness of the data centre
+    - `place`: regions at one place share its error
+    - `year`: of the figure; None if its source does not say
+    """
+
+    gco2_per_kwh: float
+    pue: float = 1.0
+    place: str
+    year: int | None = None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grids:
+    """The grids by provider and region; `log_spread`: standard deviation of log(intensity) between sources."""
+
+    log_spread: float
+    regions: Mapping[str, Mapping[str, Grid]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyData:
+    """All that the energy of a job is computed from; what is missing is not computed."""
+
+    gpu: GpuPower | None = None
+    cpu: CpuPowers | None = None
+    grids: Grids | None = None
