@@ -19,6 +19,7 @@ _LEAST_SHARE = 1e-3
 LEAST_UTILIZATION, MOST_UTILIZATION = 0.01, 0.95
 """Limits of a service's utilization: below, a hundred machines do the work of one; above, waits depend on minutes of
 the load that no average knows."""
+_KG_PER_TONNE = 1e3
 _SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
@@ -135,6 +136,28 @@ def format_interval_bytes(mid: float, low: float, high: float) -> str:
 def format_flops(flops: float) -> str:
     """Format a count of FLOP, not a rate: "4.1 GFLOP"."""
     return _with_prefix(flops, prefixes=_SI_PREFIXES, base=1000.0) + "FLOP"
+
+
+def format_co2(kg: float) -> str:
+    """Format a mass of CO2: "45.3 kg", "120 g"."""
+    name, unit_kg = _co2_unit(kg)
+    return f"{format_significant(kg / unit_kg)} {name}"
+
+
+def _co2_unit(kg: float) -> tuple[str, float]:
+    return ("g", 1e-3) if kg < 1 else ("kg", 1.0) if kg < _KG_PER_TONNE else ("t", _KG_PER_TONNE)
+
+
+def format_interval_co2(mid_kg: float, low_kg: float, high_kg: float) -> str:
+    """Format an interval of masses in the unit of its middle: "1.2 kg [0.8-1.7]"."""
+    name, unit_kg = _co2_unit(mid_kg)
+    mid, low, high = (format_significant(kg / unit_kg) for kg in (mid_kg, low_kg, high_kg))
+    return f"{mid} {name} [{low}-{high}]"
+
+
+def format_kwh(kwh: float) -> str:
+    """Format an energy: "1.2 kWh", "350 Wh"."""
+    return f"{format_significant(kwh * 1e3)} Wh" if kwh < 1 else f"{format_significant(kwh)} kWh"
 
 
 def format_count(count: float) -> str:

@@ -86,6 +86,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
         choice=choose_batches(predictions, job=job),
         terms=offer_terms(selection.priced, billing=catalog.billing, job=job),
         job=job,
+        energy=catalog.billing.energy,
     )
     place = {one.offer.id: index for index, one in enumerate(selection.priced)}
     ranked = np.array([place[quote.id] for quote in answer.quotes], dtype=np.intp)

@@ -3,7 +3,7 @@
     python scripts/fit_power.py
 
 The tables are those of `scripts/list_energy.py`. Power over its limit is the idle share plus a coefficient for each
-share of the time that compute, memory traffic and overheads take (`advisor/cost/power.py` has the formula). The shares
+share of the time that compute, memory traffic and overheads take (`load_ratios` in `advisor/cost/power.py`). The shares
 are predicted, by `advisor/scale/served.py` for services and by the same rates of devices for single kernels. GPUs weigh
 alike, however many rows they have. The table has the errors of each GPU when it is left out of the fit.
 """
@@ -19,7 +19,7 @@ from scipy.optimize import least_squares
 
 from advisor.answers.served_validation import ServedRun, prepare_served
 from advisor.catalog.overlay import load_catalog
-from advisor.cost.power import load_ratio
+from advisor.cost.power import load_ratios
 from advisor.predict.capability import gpu_device
 from advisor.predict.served_pass import engine_rates
 from advisor.records.energy import GpuPower
@@ -36,7 +36,12 @@ TABLES = ROOT / "tests" / "data" / "measured" / "energy"
 FILE = ROOT / "profiles" / "energy" / "gpu_power.yaml"
 PAGE = ROOT / "docs" / "energy.md"
 MARK = "<!-- left-out errors: scripts/fit_power.py -->"
-PRIORS = {"compute_ratio": (0.8, 0.3), "memory_ratio": (0.5, 0.3), "overhead_ratio": (0.3, 0.3), "most_ratio": (0.97, 0.02)}
+PRIORS = {
+    "compute_ratio": (0.8, 0.3),
+    "memory_ratio": (0.5, 0.3),
+    "overhead_ratio": (0.3, 0.3),
+    "most_ratio": (0.97, 0.02),
+}
 """Start of each coefficient and one standard deviation of its logarithm: a product at full rate draws the limit, a copy
 about two thirds of it."""
 PRIOR_WEIGHT = 0.05
@@ -73,7 +78,9 @@ def main() -> None:
     unseen = [_log_error(row, left_out[row.device]) for row in rows]
     final = fitted(rows, idle_ratio=idle_ratio)
     seen = [_log_error(row, final) for row in rows]
-    by_device = [_rms([one for one, row in zip(unseen, rows, strict=True) if row.device == device]) for device in devices]
+    by_device = [
+        _rms([one for one, row in zip(unseen, rows, strict=True) if row.device == device]) for device in devices
+    ]
     values = {
         "idle_ratio": idle_ratio,
         **{name: getattr(final, name) for name in PRIORS},
@@ -170,7 +177,9 @@ def fitted(rows: Sequence[Row], *, idle_ratio: float) -> GpuPower:
 def _power(logs: FloatArray, idle_ratio: float) -> GpuPower:
     values = dict(zip(PRIORS, np.exp(logs).tolist(), strict=True))
     values["most_ratio"] = min(1.0, values["most_ratio"])
-    return GpuPower(idle_ratio=idle_ratio, log_spread=0.1, unseen_log_spread=0.1, idle_log_spread=0.1, source="", **values)
+    return GpuPower(
+        idle_ratio=idle_ratio, log_spread=0.1, unseen_log_spread=0.1, idle_log_spread=0.1, source="", **values
+    )
 
 
 def _log_error(row: Row, power: GpuPower) -> float:
@@ -178,8 +187,7 @@ def _log_error(row: Row, power: GpuPower) -> float:
 
 
 def _predicted(row: Row, power: GpuPower) -> float:
-    compute, memory, overhead = (np.array(share) for share in row.shares)
-    return float(load_ratio(power, compute_ratio=compute, memory_ratio=memory, overhead_ratio=overhead))
+    return power.idle_ratio + float(sum(load_ratios(power, [np.array(share) for share in row.shares])))
 
 
 def _rms(errors: Sequence[float]) -> float:
@@ -188,22 +196,28 @@ def _rms(errors: Sequence[float]) -> float:
 
 def error_table(rows: Sequence[Row], left_out: dict[str, GpuPower], final: GpuPower) -> Iterator[str]:
     """Yield the lines of the table: errors of watts, and of energy per token with predicted times."""
-    yield "| GPU left out | what | rows | watts: mean error | median | bias | within 20 % | in the fit | energy per token: mean error | within 25 % |"
+    yield (
+        "| GPU left out | what | rows | watts: mean error | median | bias | within 20 % | mean error in the fit | "
+        "energy per token: mean error | within 25 % |"
+    )
     yield "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     for device, what in sorted({(row.device, row.what) for row in rows}):
         some = [row for row in rows if (row.device, row.what) == (device, what)]
         of_watts = [_predicted(row, left_out[device]) / row.power_ratio - 1 for row in some]
         fit = [abs(_predicted(row, final) / row.power_ratio - 1) for row in some]
         of_energy = [
-            _predicted(row, left_out[device]) * row.limit_w * row.gpus * row.predicted_s_per_token / row.joule_per_token - 1
+            _predicted(row, left_out[device]) * row.limit_w * row.gpus * row.predicted_s_per_token / row.joule_per_token
+            - 1
             for row in some
             if row.joule_per_token and row.predicted_s_per_token
         ]
         size = np.abs(of_watts)
-        energy = f"{np.mean(np.abs(of_energy)):.1%} | {np.mean(np.abs(of_energy) <= 0.25):.0%}" if of_energy else "- | -"
+        energy = (
+            f"{np.mean(np.abs(of_energy)):.1%} | {np.mean(np.abs(of_energy) <= 0.25):.0%}" if of_energy else "- | -"
+        )
         yield (
-            f"| {device} | {what} | {len(some)} | {size.mean():.1%} | {np.median(size):.1%} | {np.mean(of_watts):+.1%} | "
-            f"{np.mean(size <= 0.2):.0%} | {np.mean(fit):.1%} | {energy} |"
+            f"| {device} | {what} | {len(some)} | {size.mean():.1%} | {np.median(size):.1%} | "
+            f"{np.mean(of_watts):+.1%} | {np.mean(size <= 0.2):.0%} | {np.mean(fit):.1%} | {energy} |"
         ).replace("%", " %")
 
 
@@ -215,7 +229,9 @@ HEAD = """\
 # in fitted_on, unseen_log_spread for all others, idle_log_spread for idle power.
 """
 SOURCE = """\
-source: "ml-energy/leaderboard @ 0cd52dab (H100, vLLM; Apache-2.0), ai-dynamo/aiconfigurator @ 095f58a5 (B200, kernels; Apache-2.0)"
+source: >-
+  H100, services with vLLM: ml-energy/leaderboard @ 0cd52dab (Apache-2.0); B200, kernels: ai-dynamo/aiconfigurator
+  @ 095f58a5 (Apache-2.0)
 """
 
 if __name__ == "__main__":

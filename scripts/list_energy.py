@@ -86,8 +86,8 @@ def main() -> None:
     _write(TABLES / "served.csv", SERVED_COLUMNS, served_rows(_rows(data / "measured/energy/ml_energy_llm.csv")))
     _write(TABLES / "kernels.csv", KERNEL_COLUMNS, kernel_rows(data / "measured/aiconfigurator"))
     PROFILES.mkdir(exist_ok=True)
-    (PROFILES / "cpu_power.yaml").write_text(cpu_text(_rows(data / "carbon/cpu_watts.csv")), encoding="utf-8")
     (PROFILES / "grid.yaml").write_text(grid_text(_rows(data / "carbon/grid.csv")), encoding="utf-8")
+    (PROFILES / "cpu_power.yaml").write_text(cpu_text(_rows(data / "carbon/cpu_watts.csv")), encoding="utf-8")
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
@@ -201,7 +201,7 @@ def cpu_text(rows: Sequence[dict[str, str]]) -> str:
     for generation, nearest in sorted(NEAREST.items()):
         low, high, _ = per_core[nearest]
         lines.append(_cpu_line(generation, low, high, math.hypot(own_spread, others), f"not measured: as {nearest}"))
-    low, high = (median(values[place] for values in per_core.values()) for place in (0, 1))
+    low, high = median(one[0] for one in per_core.values()), median(one[1] for one in per_core.values())
     lines.append(_cpu_line('"*"', low, high, math.hypot(own_spread, others), "not measured: median of the others"))
     return "".join(lines)
 
@@ -220,11 +220,11 @@ def _usual_vcpus() -> float:
 
 
 CPU_HEAD = """\
-# Watts of a server for each physical core, at the wall: CPU, memory, fans, power supply; at active idle and at full load.
+# Watts of a server for each physical core, at the wall (CPU, memory, fans, power supply), at active idle and full load.
 # Written by scripts/list_energy.py. Means over SPECpower_ssj2008 results (SPECpower-2026-03-09.csv and
-# output/coefficients-aws-use.csv in cloud-carbon-footprint/ccf-coefficients @ b0032d92, Apache-2.0). An integer load in
-# Java: AVX-512 and AMX kernels draw more. log_spread: one server against the mean of its family (EPYC 9654, 9655); where
-# a generation was not measured, with the spread between families.
+# output/coefficients-aws-use.csv in cloud-carbon-footprint/ccf-coefficients @ b0032d92, Apache-2.0). An integer load
+# in Java: AVX-512 and AMX kernels draw more. log_spread: one server against the mean of its family (EPYC 9654, 9655);
+# where a generation was not measured, with the spread between families.
 #
 # unknown_vcpus_per_gpu: the median of the offers that say how many vCPUs a GPU has, for those that do not.
 unknown_vcpus_per_gpu: {vcpus}
@@ -243,20 +243,19 @@ def grid_text(rows: Sequence[dict[str, str]]) -> str:
     ]
     spread = math.sqrt(sum(one**2 for one in logs) / len(logs))
     lines = [GRID_HEAD.format(count=len(logs), spread=f"{spread:.2f}")]
-    for provider in ("aws", "azure", "gcp"):
-        lines.append(f"  {provider}:\n")
-        lines += _grid_lines([row for row in preferred if row["provider"] == provider], of_place)
+    lines += _grid_lines(preferred, of_place)
     return "".join(lines)
 
 
 def _grid_lines(rows: Sequence[dict[str, str]], of_place: dict[str, dict[str, str]]) -> Iterator[str]:
-    for row in sorted(rows, key=lambda row: row["region"]):
+    for row in sorted(rows, key=lambda row: (row["provider"], row["region"])):
         used = of_place.get(row["place"], row)
         year = f"year: {used['year']}, " if used["year"] else ""
         what = used["original_source"] + ("" if used is row else f", as for {used['provider']} {used['region']}")
         yield (
-            f"    {row['region']}: {{gco2_per_kwh: {float(used['gco2_per_kwh']):g}, {year}pue: {float(row['pue']):g}, "
-            f'place: "{row["place"] or row["location"]}", source: "{what}; {used["source"]}"}}\n'
+            f"  {row['provider']}/{row['region']}: {{gco2_per_kwh: {float(used['gco2_per_kwh']):g}, {year}"
+            f'pue: {float(row["pue"]):g}, place: "{row["place"] or row["location"]}", '
+            f'source: "{what}; {used["source"]}"}}\n'
         )
 
 
@@ -267,7 +266,8 @@ GRID_HEAD = """\
 # has no figure, and its CO2 is left blank. A place with several figures has one, Google's of 2024, so that providers
 # there are compared by their machines and not by their sources. Without `year`, the source states none.
 # Sources, all Apache-2.0: GoogleCloudPlatform/region-carbon-info @ 49f3f26b, cloud-carbon-footprint/ccf-coefficients
-# @ b0032d92, cloud-carbon-footprint/cloud-carbon-footprint @ b7a049c7 (and the PUE: fleet averages, GCP in part by region).
+# @ b0032d92, cloud-carbon-footprint/cloud-carbon-footprint @ b7a049c7 (also the PUE: fleet averages, some of GCP's by
+# region).
 #
 # log_spread: how far {count} older figures of such places are from Google's, as a standard deviation of the logarithm.
 log_spread: {spread}

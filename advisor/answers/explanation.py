@@ -65,6 +65,8 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
             layout=options.layout,
             compile_mode=options.compile,
         )
+        if quote is not None:
+            step = replace(step, power=quote.power, energy_kwh=quote.energy_kwh, co2_kg=quote.co2_kg)
         if quote is not None and quote.plan is None and quote.provider != LOCAL:
             step = replace(step, job_usd=quote.job_usd, changes=saving_changes(quote, recommendation, question))
         steps.append(step)

@@ -22,6 +22,7 @@ from advisor.cost.job import job_for
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import owned_notes
+from advisor.cost.power import grids_of
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import Selection, mark_warnings, select_offers
 from advisor.cost.situations import DECADES, choices_of, situations_of
@@ -168,6 +169,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *catalog_warnings(catalog, today=today or date.today()),
         ),
         exchange_rate=exchange_rate,
+        grids=grids_of(catalog.billing.energy, (*own.offers, *selection.offers)),
     )
 
 

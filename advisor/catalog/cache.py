@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import advisor.records.billing
 import advisor.records.device
+import advisor.records.energy
 import advisor.records.engine
 import advisor.records.price
 from advisor.catalog.ranges import range_of
@@ -38,7 +39,13 @@ def content_key(files: Iterable[Path]) -> str:
 
     Raise `ProfileError` for a file that cannot be read.
     """
-    records = (advisor.records.billing, advisor.records.device, advisor.records.engine, advisor.records.price)
+    records = (
+        advisor.records.billing,
+        advisor.records.device,
+        advisor.records.energy,
+        advisor.records.engine,
+        advisor.records.price,
+    )
     code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(record.__file__)) for record in records))
     digest = hashlib.sha256()
     for file in (*code, *files):

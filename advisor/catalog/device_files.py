@@ -133,6 +133,12 @@ def read_price_errors(file: Path) -> PriceErrors:
     return read_record(PriceErrors, root, zero_allowed=("log_spread", "n"))
 
 
+def read_energy_file(record: type[RecordT], file: Path) -> RecordT:
+    """Return the power of GPUs or CPUs, or the grids; raise `ProfileError` at the first invalid value."""
+    (root,) = _roots([file])
+    return read_record(record, root)
+
+
 def read_by_provider(record: type[RecordT], file: Path, *, zero_allowed: Collection[str] = ()) -> dict[str, RecordT]:
     """Return the record of each provider in the file; raise `ProfileError` at the first invalid value."""
     return {entry.key: read_record(record, entry, zero_allowed=zero_allowed) for entry in _entries(file)}

@@ -36,6 +36,9 @@ class Layer:
     price_errors: Path | None = None
     price_sources: Path | None = None
     api_prices: Path | None = None
+    gpu_power: Path | None = None
+    cpu_power: Path | None = None
+    grid: Path | None = None
     measured: Path | None = None
     wheels: Path | None = None
     own_rates: bool = False
@@ -43,7 +46,8 @@ class Layer:
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.engines, *self.prices)
-        single = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.api_prices, self.wheels)
+        prices = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.api_prices)
+        single = (*prices, self.gpu_power, self.cpu_power, self.grid, self.wheels)
         yield from (file for file in single if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
@@ -129,6 +133,9 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
         price_errors=present("price_errors.yaml"),
         price_sources=present("price_sources.yaml"),
         api_prices=present("api_prices.yaml"),
+        gpu_power=present("energy/gpu_power.yaml"),
+        cpu_power=present("energy/cpu_power.yaml"),
+        grid=present("energy/grid.yaml"),
         measured=measured,
     )
 

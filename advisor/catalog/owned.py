@@ -3,8 +3,9 @@
 owned:
   gpu-box:
     machine: {vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}
-    power_w: 550                     # of the whole machine under load
     electricity_usd_per_kwh: 0.30
+    power_w: 550                     # optional, measured: of the whole machine under load
+    gco2_per_kwh: 380                # optional: CO2 of this electricity
     date: 2026-11-01
     region: EU                       # optional
     purchase_usd: 3200               # these three together, to decide a purchase; what is paid already decides nothing
@@ -12,17 +13,24 @@ owned:
     used_percent: 40                 # share of all hours in use
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from advisor.catalog.fields import read_number, read_record
 from advisor.catalog.price_files import Machine, PriceRow, read_date
 from advisor.catalog.strict_yaml import Node
-from advisor.records.price import Price
+from advisor.errors import ProfileError
+from advisor.records.device import ANY, Gpu
+from advisor.records.energy import EnergyData
+from advisor.records.price import Offer, Price
 
 OWN_PROVIDER = "own"
 _HOURS_PER_YEAR = 8760
 """365 days; clouds bill a month as a twelfth of this, 730 h."""
-_RUNNING_KEYS = ("power_w", "electricity_usd_per_kwh")
+_WATTS_PER_KW = 1000
+_THREADS_PER_CORE = 2
+"""Of a machine whose entry does not say."""
+_NO_PRICE = "electricity at its power"
 _PURCHASE_KEYS = ("purchase_usd", "lifetime_years", "used_percent")
 
 
@@ -49,18 +57,22 @@ def read_owned_rows(owned: Node) -> tuple[PriceRow, ...]:
 
 
 def _read_owned(node: Node) -> PriceRow:
-    required = ("machine", "date", *_RUNNING_KEYS)
+    required = ("machine", "date", "electricity_usd_per_kwh")
     node.check_keys(
-        (*required, "region", *_PURCHASE_KEYS), required=required, hint="`advise prices init` shows all keys"
+        (*required, "power_w", "gco2_per_kwh", "region", *_PURCHASE_KEYS),
+        required=required,
+        hint="`advise prices init` shows all keys",
     )
-    power_w, electricity_usd = (float(read_number(node[key], zero_allowed=key != "power_w")) for key in _RUNNING_KEYS)
-    running_usd_per_hour = power_w / 1000 * electricity_usd
+    electricity_usd = float(read_number(node["electricity_usd_per_kwh"], zero_allowed=True))
+    power_w = float(read_number(node["power_w"])) if "power_w" in node else None
+    running_usd_per_hour = (power_w or 0.0) / _WATTS_PER_KW * electricity_usd
     purchase = _read_purchase(node)
+    watts = _NO_PRICE if power_w is None else f"{power_w:g} W"
     price = Price(
         kind="owned",
         usd_per_hour=running_usd_per_hour + (purchase.usd_per_hour if purchase else 0.0),
         date=read_date(node["date"]),
-        source=f"{node.where}: {purchase or ''}{power_w:g} W at ${electricity_usd:g}/kWh",
+        source=f"{node.where}: {purchase or ''}{watts} at ${electricity_usd:g}/kWh",
         basis="own_hardware",
     )
     return PriceRow(
@@ -77,7 +89,44 @@ def _read_owned(node: Node) -> PriceRow:
         node=node,
         purchase_usd=purchase.purchase_usd if purchase else None,
         running_usd_per_hour=running_usd_per_hour,
+        electricity_usd_per_kwh=electricity_usd if power_w is None else None,
+        power_w=power_w,
+        gco2_per_kwh=float(read_number(node["gco2_per_kwh"])) if "gco2_per_kwh" in node else None,
     )
+
+
+def with_electricity(offers: Iterable[Offer], *, gpus: Mapping[str, Gpu], energy: EnergyData) -> list[Offer]:
+    """Return the offers with a price of the owned machines whose power is predicted: that at full load.
+
+    A ranking replaces it by the power of its step. Raises `ProfileError` if the power is not known.
+    """
+    return [
+        offer
+        if offer.electricity_usd_per_kwh is None
+        else _with_electricity(offer, offer.electricity_usd_per_kwh, gpus=gpus, energy=energy)
+        for offer in offers
+    ]
+
+
+def _with_electricity(offer: Offer, usd_per_kwh: float, *, gpus: Mapping[str, Gpu], energy: EnergyData) -> Offer:
+    tdp_w = gpus[offer.gpu].tdp_w if offer.gpu else 0.0
+    cpus = energy.cpu.cpus if energy.cpu else {}
+    cpu = cpus.get(offer.cpu or ANY) or cpus.get(ANY)
+    if tdp_w is None or cpu is None or (offer.gpu and energy.gpu is None) or offer.vcpus is None:
+        message = f"the power of {offer.gpu or offer.cpu} is not known, or the machine has no vcpus"
+        raise ProfileError(message, where=offer.id, hint="add `power_w: 550`, the watts of the machine under load")
+    gpu_w = offer.gpu_count * tdp_w * energy.gpu.most_ratio if energy.gpu else 0.0
+    watts = gpu_w + offer.vcpus / (offer.threads_per_core or _THREADS_PER_CORE) * cpu.busy_w_per_core
+    running = watts / _WATTS_PER_KW * usd_per_kwh
+    prices = tuple(
+        replace(
+            price,
+            usd_per_hour=price.usd_per_hour + running,
+            source=price.source.replace(_NO_PRICE, f"at most {watts:.0f} W, as predicted for the step,"),
+        )
+        for price in offer.prices
+    )
+    return replace(offer, prices=prices, running_usd_per_hour=running)
 
 
 def _read_purchase(node: Node) -> Purchase | None:

@@ -1,7 +1,7 @@
 """Parses layers of files into one checked catalog; for every device, efficiency and price row, the first layer wins."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from advisor.catalog.device_files import (
     read_by_provider,
     read_cpus,
     read_efficiencies,
+    read_energy_file,
     read_engines,
     read_extra_costs,
     read_gpus,
@@ -23,12 +24,14 @@ from advisor.catalog.find import find_rented_gpu, with_usual_cores
 from advisor.catalog.invariants import with_doubts
 from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer, shipped_layer
+from advisor.catalog.owned import with_electricity
 from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import Document, read_documents
 from advisor.catalog.terms import TERM_KEYS, Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
 from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
-from advisor.records.device import Cpu, Efficiency, Gpu
+from advisor.records.device import ANY, Cpu, Efficiency, Gpu
+from advisor.records.energy import CpuPowers, EnergyData, GpuPower, Grids
 from advisor.records.engine import Engine
 from advisor.records.price import ApiPrice, Catalog, PriceErrors, PriceSource
 
@@ -47,6 +50,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     price_errors: PriceErrors | None = None
     price_sources: dict[str, PriceSource] = {}
     api_prices: dict[str, ApiPrice] = {}
+    energy = EnergyData()
     wheels = TorchWheels(releases={})
     for layer in in_force:
         layer_gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml")
@@ -72,6 +76,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             price_sources = read_by_provider(PriceSource, layer.price_sources) | price_sources
         if layer.api_prices is not None:
             api_prices = read_by_provider(ApiPrice, layer.api_prices) | api_prices
+        energy = _with_energy_of(layer, energy)
         if layer.wheels is not None:
             wheels = read_torch_wheels(layer.wheels)
         if layer.measured is not None:
@@ -90,6 +95,8 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     joined = build_offers(rows, known=known)
     offers = apply_terms(terms, [*joined.offers, *joined.unpredicted], rejected=joined.rejected)
     offers = with_wheels(offers, wheels, gpus=gpus, cpus=cpus)
+    energy = _by_cpu(energy, cpus)
+    offers = with_electricity(offers, gpus=gpus, energy=energy)
     catalog = Catalog(
         gpus=gpus,
         cpus=cpus,
@@ -100,7 +107,13 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         unpredicted=tuple(offers[len(joined.offers) :]),
         overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
         exchange_rates=terms.exchange_rates,
-        billing=Billing(rules=rules, start_ups=start_ups, extra_costs=extra_costs, extras=terms.extras or Extras()),
+        billing=Billing(
+            rules=rules,
+            start_ups=start_ups,
+            extra_costs=extra_costs,
+            extras=terms.extras or Extras(),
+            energy=energy,
+        ),
         price_errors=price_errors or PriceErrors(),
         price_sources=price_sources,
         api_prices=api_prices,
@@ -109,6 +122,28 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         our_offers = build_offers(our_rows, known=known).offers
         catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
     return replace(catalog, cpus=with_usual_cores(catalog.cpus))
+
+
+def _with_energy_of(layer: Layer, energy: EnergyData) -> EnergyData:
+    """Return what is known of watts and grids with what a lower layer adds; the first row of a region's grid wins."""
+    gpu, cpu, grids = energy.gpu, energy.cpu, energy.grids
+    if layer.gpu_power is not None:
+        gpu = gpu or read_energy_file(GpuPower, layer.gpu_power)
+    if layer.cpu_power is not None:
+        cpu = cpu or read_energy_file(CpuPowers, layer.cpu_power)
+    if layer.grid is not None:
+        theirs = read_energy_file(Grids, layer.grid)
+        grids = replace(grids or theirs, regions={**theirs.regions, **(grids.regions if grids else {})})
+    return EnergyData(gpu=gpu, cpu=cpu, grids=grids)
+
+
+def _by_cpu(energy: EnergyData, cpus: Mapping[str, Cpu]) -> EnergyData:
+    """Return the same with the watts of CPUs by their ids instead of their generations."""
+    if energy.cpu is None:
+        return energy
+    of = energy.cpu.cpus
+    by_id = {cpu.id: of[cpu.generation] for cpu in cpus.values() if cpu.generation in of}
+    return replace(energy, cpu=replace(energy.cpu, cpus={ANY: of[ANY], **by_id}))
 
 
 def _holds_for(efficiency: Efficiency) -> tuple[object, ...]:

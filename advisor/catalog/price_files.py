@@ -67,8 +67,8 @@ class Machine:
 class PriceRow:
     """One instance type in one region. If a field is None, the next file with this type supplies it.
 
-    With `is_of_complete_list`, the provider sells only the types in this file. `purchase_usd` and
-    `running_usd_per_hour` are for owned hardware.
+    With `is_of_complete_list`, the provider sells only the types in this file. `purchase_usd` and the fields after it
+    are for owned hardware.
     """
 
     provider: str
@@ -85,6 +85,9 @@ class PriceRow:
     is_of_complete_list: bool = False
     purchase_usd: float | None = None
     running_usd_per_hour: float | None = None
+    electricity_usd_per_kwh: float | None = None
+    power_w: float | None = None
+    gco2_per_kwh: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

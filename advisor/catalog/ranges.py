@@ -27,6 +27,9 @@ _RANGE_BY_NAME = {
     "lifetime_years": Range(0.1, 50, "hardware is replaced within this time"),
     "electricity_usd_per_kwh": Range(1e-3, 10, "grids sell it at 0.02 to 0.50"),
     "usd": Range(1e-7, 1e3, "it is the value of one unit of the currency in dollars"),
+    "gco2_per_kwh": Range(1, 2000, "wind and water have 10, lignite 1,200"),
+    "pue": Range(1, 5, "data centres have 1.05 to 2"),
+    "year": Range(1990, 2200, "it is the year of the figure"),
     "wait_minutes": Range(1e-2, 525_600, "525,600 minutes are a year"),
 }
 _RANGE_BY_UNIT = {
@@ -35,6 +38,7 @@ _RANGE_BY_UNIT = {
     "bytes": Range(2**10, 2**50, "a core's cache has 2^18, the largest machine 2^45"),
     "hz": Range(1e8, 1e10, "GPUs run at 0.8 to 3 GHz, CPUs at 1.5 to 6"),
     "w": Range(1, 1e6, "a GPU takes 60 to 1,400, a rack 150,000"),
+    "w_per_core": Range(1e-2, 1e3, "a core takes 0.3 to 12 with its share of the server"),
     "dispatch_s": Range(1e-9, 1e-1, "an operator call takes 1e-6 to 1e-4"),
     "launch_s": Range(1e-9, 1e-1, "a kernel's launch takes 1e-6 to 1e-4"),
     "join_s": Range(1e-9, 1e-1, "cores wait for each other for 1e-6"),

@@ -86,5 +86,9 @@ def _priced(local: LocalDevice, device: Device, *, owned: Sequence[Offer]) -> Pr
         gpu=device.id if is_gpu else None,
         gpu_count=1 if is_gpu else 0,
         prices=(price,),
+        running_usd_per_hour=own.running_usd_per_hour if own else None,
+        electricity_usd_per_kwh=own.electricity_usd_per_kwh if own else None,
+        power_w=own.power_w if own else None,
+        gco2_per_kwh=own.gco2_per_kwh if own else None,
     )
     return PricedOffer(offer=offer, price=price)

@@ -35,9 +35,10 @@ class BatchChoice:
 def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     """Choose the smallest batch that costs at most `TOLERATED_RATIO` times the least, of those that are not tight.
 
-    On one device cost grows with the time. With a limit on the job's time or cost, or if time is the objective, choose
-    the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a service, choose the
-    batch with the lowest 99th percentile among those that need at most `TOLERATED_RATIO` times the fewest instances.
+    On one device cost grows with the time. With a limit on the job's time, cost or CO2, or if time or CO2 is the
+    objective, choose the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a
+    service, choose the batch with the lowest 99th percentile among those that need at most `TOLERATED_RATIO` times the
+    fewest instances.
     """
     servers = server_counts(predictions, job=job)
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
@@ -50,7 +51,8 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
         index = _knee(predictions, allowed)
     elif job.requests_per_day is None:
         job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
-        must_be_fastest = job.objective == "time" or job.limits.deadline_s is not None or job.limits.max_usd is not None
+        of_job = (job.limits.deadline_s, job.limits.max_usd, job.limits.max_co2_kg)
+        must_be_fastest = job.objective in ("time", "co2") or any(most is not None for most in of_job)
         most_s = np.min(job_s, axis=1, keepdims=True) * (1.0 if must_be_fastest else TOLERATED_RATIO)
         index = np.argmax(job_s <= most_s, axis=1)
     else:

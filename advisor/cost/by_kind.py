@@ -52,8 +52,16 @@ class KindMarket:
         """
         priced = self._selection.priced
         choice, terms = choose_batches(predictions, job=job), self._terms_of(job)
-        costed = cost_offers(priced, fleet=self._fleet, predictions=predictions, choice=choice, terms=terms, job=job)
-        limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms)
+        costed = cost_offers(
+            priced,
+            fleet=self._fleet,
+            predictions=predictions,
+            choice=choice,
+            terms=terms,
+            job=job,
+            energy=self._billing.energy,
+        )
+        limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
         may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
         started = replace(self._terms_of(replace(job, assumed=False)), machine_count=costed.terms.machine_count)
         found = {}

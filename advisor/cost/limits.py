@@ -51,8 +51,13 @@ def step_limits(
     return set_limits
 
 
-def offer_limits(limits: JobLimits, *, costs: JobCosts, terms: OfferTerms) -> list[Limit]:
-    """Return the user's quota and the limits on time and money that are set, for each offer."""
+def offer_limits(
+    limits: JobLimits, *, costs: JobCosts, terms: OfferTerms, co2_kg: FloatArray | None = None
+) -> list[Limit]:
+    """Return the user's quota and the limits on time, money and CO2 that are set, for each offer.
+
+    An offer whose CO2 is not known (NaN) does not keep a limit on it.
+    """
     count = costs.instance_count
     # The local machine costs $0 an hour, and an offer that cannot serve the load would need infinitely many.
     usd_per_hour = np.multiply(terms.usd_per_hour, count, out=np.full_like(count, np.inf), where=np.isfinite(count))
@@ -61,6 +66,8 @@ def offer_limits(limits: JobLimits, *, costs: JobCosts, terms: OfferTerms) -> li
         ("over-max-usd", limits.max_usd, costs.job_usd),
         ("over-max-hourly", limits.max_usd_per_hour, usd_per_hour),
     ]
+    if co2_kg is not None:
+        found.append(("over-max-co2", limits.max_co2_kg, co2_kg))
     quota = Limit(code="over-quota", needed=count, available=terms.quota_instances)
     return [quota, *_set_limits(found, shape=count.shape)]
 

@@ -24,8 +24,9 @@ class OfferTerms:
     (infinite without a quota) and tax come from the user's overlay, as storage and egress may. `machine_count` is the
     number of machines that run the job together, or that serve a model together; the load of a service decides how many
     such groups there are, `server_count` is the number of batches that one works on at a time, and `least_count` the
-    fewest that keep limits on percentiles of tokens. A service pays for no start-up; its `start_up_s` is that of one
-    more instance.
+    fewest that keep limits on percentiles of tokens. `electricity_usd_per_kwh` is what the owner pays for a machine
+    whose price follows its power; 0 for others. A service pays for no start-up; its `start_up_s` is that of one more
+    instance.
     """
 
     usd_per_hour: FloatArray
@@ -46,6 +47,7 @@ class OfferTerms:
     machine_count: FloatArray
     server_count: FloatArray
     least_count: FloatArray
+    electricity_usd_per_kwh: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
         """Return the terms of the offers at these indices."""
@@ -100,6 +102,7 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         machine_count=np.ones(len(priced)),
         server_count=np.ones(len(priced)),
         least_count=np.ones(len(priced)),
+        electricity_usd_per_kwh=column(lambda one: one.offer.electricity_usd_per_kwh),
     )
 
 

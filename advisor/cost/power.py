@@ -1,16 +1,210 @@
-"""Computes the power of GPUs from the shares of a step's time that compute, memory traffic and overheads take."""
+"""Computes the power of machines, the energy of a job on each offer, and the CO2 of the grid there."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from advisor.records.energy import GpuPower
-from advisor.records.prediction import FloatArray
+from advisor.cost.job_cost import JobCosts
+from advisor.cost.offer_terms import OfferTerms
+from advisor.records.answer import Job
+from advisor.records.device import ANY, Device
+from advisor.records.energy import CpuPower, CpuPowers, EnergyData, GpuPower, Grid, Watts
+from advisor.records.prediction import USES, FloatArray, IndexArray, Predictions
+from advisor.records.price import Offer, PricedOffer
+
+JOULES_PER_KWH = 3.6e6
+_GRAMS_PER_KG = 1e3
+_WATTS_PER_KW = 1e3
+_THREADS_PER_CORE = 2
+"""Of an x86 host where the offer does not say: clouds rent hardware threads."""
 
 
-def load_ratio(
-    power: GpuPower, *, compute_ratio: FloatArray, memory_ratio: FloatArray, overhead_ratio: FloatArray
-) -> FloatArray:
-    """Return the power over the limit; the arguments are shares of the step's time, which may overlap."""
-    load: FloatArray = (
-        power.compute_ratio * compute_ratio + power.memory_ratio * memory_ratio + power.overhead_ratio * overhead_ratio
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MachinePower:
+    """Watts of one machine of each offer, (offers,), NaN where they are not known; the fields are those of `Watts`.
+
+    `log_spread` is the standard deviation of log(measured / predicted) of their sum.
+    """
+
+    idle_gpu_w: FloatArray
+    compute_w: FloatArray
+    memory_w: FloatArray
+    overhead_w: FloatArray
+    idle_host_w: FloatArray
+    busy_host_w: FloatArray
+    log_spread: FloatArray
+
+    @property
+    def idle_w(self) -> FloatArray:
+        """Return the watts while nothing runs."""
+        return self.idle_gpu_w + self.idle_host_w
+
+    @property
+    def load_w(self) -> FloatArray:
+        """Return the watts while the step runs."""
+        return self.idle_w + self.compute_w + self.memory_w + self.overhead_w + self.busy_host_w
+
+    def at(self, offer: int) -> Watts | None:
+        """Return the watts of the offer at this index; None if they are not known."""
+        watts = {one.name: float(getattr(self, one.name)[offer]) for one in fields(Watts)}
+        return None if any(map(math.isnan, watts.values())) else Watts(**watts)
+
+
+def load_ratios(power: GpuPower, uses: Sequence[FloatArray]) -> list[FloatArray]:
+    """Return what compute, memory traffic and overheads add to an idle GPU's power, over its limit.
+
+    `uses` are their shares of the step's time, which may overlap. Each draws its power for its share of the time; the
+    power limit bounds the sum.
+    """
+    coefficients = (power.compute_ratio, power.memory_ratio, power.overhead_ratio)
+    loads = [coefficient * use for coefficient, use in zip(coefficients, uses, strict=True)]
+    total = sum(loads, start=np.zeros_like(loads[0]))
+    most = power.most_ratio - power.idle_ratio
+    kept = np.minimum(1.0, most / np.maximum(total, most))
+    return [kept * load for load in loads]
+
+
+def machine_power(
+    priced: Sequence[PricedOffer],
+    *,
+    device: IndexArray,
+    batch: IndexArray,
+    predictions: Predictions,
+    energy: EnergyData,
+) -> MachinePower:
+    """Return the power of each offer's machine at this step, given as indices of device and batch, (offers,).
+
+    GPUs that the plan does not use idle. The process of each GPU keeps one vCPU of the host busy, with those that load
+    data; a CPU that computes is busy as a whole. The host is the whole server's share of the cores, at the wall. An
+    offer whose owner has measured its power draws that while the step runs.
+    """
+    devices, count = predictions.devices, len(priced)
+    if not devices:
+        return MachinePower(**{one.name: np.full(count, np.nan) for one in fields(MachinePower)})
+
+    def of_device(value: Callable[[Device], float | None]) -> FloatArray:
+        figures = (value(one) for one in devices)
+        return np.array([np.nan if one is None else one for one in figures], dtype=np.float64)[device]
+
+    is_gpu = of_device(lambda one: one.kind == "gpu") > 0
+    gpus = of_device(lambda one: one.gpu_count) * is_gpu
+    tdp_w = np.where(is_gpu, of_device(lambda one: one.tdp_w), 0.0)
+    used = is_gpu.astype(np.float64)
+    if predictions.scaling is not None:
+        per_machine = np.array([plan.gpu_count / plan.machines for plan in predictions.scaling.plans])
+        used *= per_machine[predictions.scaling.plan[device, batch]]
+    gpu, of_parts = energy.gpu, [getattr(predictions, name) for name in USES]
+    if gpu is None or any(part is None for part in of_parts):
+        nothing = np.where(is_gpu, np.nan, 0.0)
+        idle_gpu_w, loads_w, gpu_spread = nothing, [nothing] * len(USES), nothing
+    else:
+        idle_gpu_w = gpus * gpu.idle_ratio * tdp_w
+        loads_w = [used * ratio * tdp_w for ratio in load_ratios(gpu, [part[device, batch] for part in of_parts])]
+        fitted_on = frozenset(gpu.fitted_on)
+        gpu_spread = np.where(of_device(lambda one: one.id in fitted_on), gpu.log_spread, gpu.unseen_log_spread)
+    idle_host_w, busy_host_w, host_spread = _host_power(
+        priced,
+        energy.cpu,
+        gpus=gpus,
+        cores=of_device(lambda one: one.core_count),
+        busy_vcpus=used if predictions.loader_vcpus is None else predictions.loader_vcpus[device, batch],
     )
-    return np.minimum(power.idle_ratio + load, power.most_ratio)
+    gpu_w, host_w = idle_gpu_w + sum(loads_w, start=np.zeros(count)), idle_host_w + busy_host_w
+    total_w = gpu_w + host_w
+    log_spread = np.hypot(gpu_w * gpu_spread, host_w * host_spread) / np.where(total_w > 0, total_w, 1.0)
+    parts_w = np.stack([idle_gpu_w, *loads_w, idle_host_w, busy_host_w])
+    own_w = np.array([np.nan if one.offer.power_w is None else one.offer.power_w for one in priced])
+    is_own = ~np.isnan(own_w)
+    parts_w[:, is_own] *= own_w[is_own] / total_w[is_own]
+    log_spread[is_own] = 0.0
+    names = (one.name for one in fields(Watts))
+    return MachinePower(**dict(zip(names, parts_w, strict=True)), log_spread=log_spread)
+
+
+def _host_power(
+    priced: Sequence[PricedOffer],
+    powers: CpuPowers | None,
+    *,
+    gpus: FloatArray,
+    cores: FloatArray,
+    busy_vcpus: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the idle watts of hosts, what is added while the step runs, and the spread of their sum, (offers,).
+
+    `cores` are those of a machine without `gpus`.
+    """
+    if powers is None:
+        nothing = np.full(len(priced), np.nan)
+        return nothing, nothing, nothing
+    usual = powers.unknown_vcpus_per_gpu
+    vcpus = np.array([np.nan if one.offer.vcpus is None else one.offer.vcpus for one in priced])
+    vcpus = np.where(np.isnan(vcpus), usual * gpus, vcpus)
+    threads = np.array([_threads_per_core(one.offer) for one in priced])
+    cores = np.where(gpus > 0, vcpus / threads, cores)
+    busy = np.where(gpus > 0, np.minimum(busy_vcpus / np.maximum(vcpus, 1.0), 1.0), 1.0)
+    found = [cpu_power(powers, one.offer) for one in priced]
+    idle_w = cores * np.array([one.idle_w_per_core for one in found])
+    busy_w = cores * np.array([one.busy_w_per_core for one in found])
+    return idle_w, (busy_w - idle_w) * busy, np.array([one.log_spread for one in found])
+
+
+def _threads_per_core(offer: Offer) -> float:
+    return offer.threads_per_core or (1 if offer.architecture == "arm" else _THREADS_PER_CORE)
+
+
+def cpu_power(powers: CpuPowers, offer: Offer) -> CpuPower:
+    """Return the watts of the offer's CPU, or those for all others."""
+    return powers.cpus.get(offer.cpu or ANY) or powers.cpus[ANY]
+
+
+def grid_of(energy: EnergyData, offer: Offer) -> Grid | None:
+    """Return the grid of the offer's region, or the figure that its owner gives; None if neither is known."""
+    if offer.gco2_per_kwh is not None:
+        return Grid(gco2_per_kwh=offer.gco2_per_kwh, place=offer.id, source="own figure")
+    return None if energy.grids is None else energy.grids.regions.get(f"{offer.provider}/{offer.region}")
+
+
+def grids_of(energy: EnergyData, offers: Iterable[Offer]) -> Mapping[str, Grid]:
+    """Return the grids of the offers by PROVIDER/REGION, or by an offer's id if its owner gives the figure."""
+    found = {}
+    for offer in offers:
+        key = offer.id if offer.gco2_per_kwh is not None else f"{offer.provider}/{offer.region}"
+        if key not in found and (grid := grid_of(energy, offer)) is not None:
+            found[key] = grid
+    return found
+
+
+def co2_kg_per_kwh(energy: EnergyData, priced: Sequence[PricedOffer]) -> FloatArray:
+    """Return the CO2 of a kWh at the machine, with the PUE of the data centre where it is published; NaN if unknown."""
+    grids = (grid_of(energy, one.offer) for one in priced)
+    return np.array(
+        [np.nan if grid is None else grid.gco2_per_kwh * (grid.pue or 1.0) / _GRAMS_PER_KG for grid in grids]
+    )
+
+
+def energy_kwh(costs: JobCosts, *, terms: OfferTerms, power: MachinePower, job: Job) -> FloatArray:
+    """Return the energy of all machines of the job, or of a month of the service, (offers,).
+
+    A machine that starts, and one of a service that waits for requests, is idle. The wait for an instance and time that
+    is only billed take no energy.
+    """
+    on_s = costs.job_s - terms.wait_s
+    start_up_s = terms.start_up_s if job.requests_per_day is None else 0.0
+    busy_s = np.maximum(on_s * (1 - costs.idle_ratio) - start_up_s, 0.0)
+    joules: FloatArray = costs.instance_count * (power.idle_w * on_s + (power.load_w - power.idle_w) * busy_s)
+    return joules / JOULES_PER_KWH
+
+
+def electricity_usd_per_hour(power: MachinePower, terms: OfferTerms) -> FloatArray:
+    """Return what an hour of computing costs on a machine whose owner pays the electricity, (offers,)."""
+    usd: FloatArray = power.load_w / _WATTS_PER_KW * terms.electricity_usd_per_kwh
+    return usd
+
+
+def why_unknown(energy: EnergyData, offer: Offer) -> str:
+    """Return why the CO2 of an offer is not known."""
+    if grid_of(energy, offer) is None:
+        return f"the CO2 of the grid is not known in {offer.provider} {offer.region}"
+    return f"the power of its {offer.gpu or offer.cpu or 'machine'} is not known"

@@ -13,12 +13,14 @@ from advisor.cost.engine_queue import QueueTimes
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.offer_terms import OfferTerms, offer_terms
+from advisor.cost.power import MachinePower, co2_kg_per_kwh, energy_kwh, grid_of, machine_power
 from advisor.cost.service import P50_TAIL, P99_TAIL, SECONDS_PER_HOUR, latencies_s
 from advisor.cost.start_up import joint_ends
 from advisor.cost.token_queue import is_queued, times_at
 from advisor.cost.token_quotes import token_quote
 from advisor.records.answer import BOUNDS, Z_90, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
+from advisor.records.energy import EnergyData
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 from advisor.records.price import PricedOffer
@@ -29,8 +31,9 @@ from advisor.records.scale import Plan
 class CostedOffers:
     """Offers with all their numbers as arrays of (offers,). `device` is an index, -1 for none.
 
-    `time_s` is the time that the ranking by time uses: `ranked_time_s`. `queued` are the times of a served language
-    model's requests on each device, (tails, devices), where the choice of batches has found them.
+    `co2_kg` is NaN where it is not known, and None if neither the objective nor a limit needs it. `time_s` is the time
+    that the ranking by time uses: `ranked_time_s`. `queued` are the times of a served language model's requests on each
+    device, (tails, devices), where the choice of batches has found them.
     """
 
     priced: Sequence[PricedOffer]
@@ -40,6 +43,7 @@ class CostedOffers:
     costs: JobCosts
     time_s: FloatArray
     queued: QueueTimes | None = None
+    co2_kg: FloatArray | None = None
 
 
 def ranked_time_s(
@@ -95,7 +99,9 @@ def quotes_of(
         host_log_spread = predictions.host_log_spread[devices, batches]
     ids = [predictions.devices[index].id for index in devices.tolist()]
     started = offer_terms(priced, billing=billing, job=replace(job, assumed=False))
-    amounts = {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s}[job.objective]
+    power = machine_power(priced, device=devices, batch=batches, predictions=predictions, energy=billing.energy)
+    kwh, co2_kg = _energies((mid, *ends), power=power, terms=terms, priced=priced, energy=billing.energy, job=job)
+    amounts = {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s, "co2": co2_kg}[job.objective]
     purchases = purchases_of(
         step_s[0],
         batch=batch_sizes,
@@ -114,6 +120,7 @@ def quotes_of(
     chances, among_candidates, too_close = _compare(
         step_usd,
         time_s,
+        co2_kg,
         step_s=step_s,
         errors=_Errors(
             device=SharedError(log_spread=np.sqrt(np.maximum(own_log_spread**2 - host_log_spread**2, 0.0)), source=ids),
@@ -122,12 +129,15 @@ def quotes_of(
                 log_spread=price_log_spread,
                 source=[(one.offer.provider, device, one.price.kind) for one, device in zip(priced, ids, strict=True)],
             ),
+            power=SharedError(log_spread=power.log_spread, source=ids),
+            grid=_grid_error(priced, billing.energy),
         ),
         candidates=np.flatnonzero(candidates if candidates.any() else ~candidates),
         best=int(lead.argmax()),
         objective=job.objective,
     )
     on_front = pareto_front(job_usd[0], time_s[0])
+    on_co2_front = pareto_front(job_usd[0], np.where(np.isnan(co2_kg[0]), np.inf, co2_kg[0]))
     samples_per_s = batch_sizes / step_s[0]
     usd_per_million = terms.usd_per_hour * terms.machine_count / SECONDS_PER_HOUR / samples_per_s * 1e6
     quotes = []
@@ -152,7 +162,7 @@ def quotes_of(
                 gpus_used=(plan or Plan()).gpu_count if device.kind == "gpu" else 0,
                 price_kind=price.kind,
                 price_basis=price.basis,
-                usd_per_hour=price.usd_per_hour,
+                usd_per_hour=float(terms.usd_per_hour[place]),
                 price_date=price.date,
                 price_marks=costed.priced[index].marks,
                 precision=precision,
@@ -207,6 +217,10 @@ def quotes_of(
                     job=job,
                     queued=queued.at(place) if queued else {},
                 ),
+                power=power.at(place),
+                energy_kwh=_known_interval(kwh[:, place]),
+                co2_kg=_known_interval(co2_kg[:, place]),
+                on_co2_front=on_co2_front[place] and not np.isnan(co2_kg[0, place]),
                 job_parts_usd=CostParts(
                     **{part.name: float(getattr(mid, f"{part.name}_usd")[place]) for part in fields(CostParts)}
                 ),
@@ -226,6 +240,37 @@ def quoted_fields(quote: Quote, record: type[Any]) -> dict[str, Any]:
 def _interval(mid_low_high: FloatArray) -> Interval:
     mid, low, high = mid_low_high.tolist()
     return Interval(mid=mid, low=low, high=high)
+
+
+def _known_interval(mid_low_high: FloatArray) -> Interval | None:
+    return None if np.isnan(mid_low_high).any() else _interval(mid_low_high)
+
+
+def _energies(
+    costs: Sequence[JobCosts],
+    *,
+    power: MachinePower,
+    terms: OfferTerms,
+    priced: Sequence[PricedOffer],
+    energy: EnergyData,
+    job: Job,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the energy in kWh and the CO2 in kg with the ends of their intervals, (3, offers); NaN if not known.
+
+    `costs` are those at the middle and at the ends of the time, whose error is independent of that of the power.
+    """
+    kwh = _widened(np.stack([energy_kwh(one, terms=terms, power=power, job=job) for one in costs]), power.log_spread)
+    grid_log_spread = energy.grids.log_spread if energy.grids else 0.0
+    return kwh, _widened(kwh * co2_kg_per_kwh(energy, priced), np.full(len(priced), grid_log_spread))
+
+
+def _grid_error(priced: Sequence[PricedOffer], energy: EnergyData) -> SharedError:
+    """Return the error of the grids, which regions at one place share."""
+    grids = [grid_of(energy, one.offer) for one in priced]
+    log_spread = energy.grids.log_spread if energy.grids else 0.0
+    return SharedError(
+        log_spread=np.full(len(priced), log_spread), source=["" if grid is None else grid.place for grid in grids]
+    )
 
 
 def plan_at(predictions: Predictions, at: tuple[int, int]) -> Plan | None:
@@ -249,16 +294,22 @@ def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Errors:
-    """The errors of an offer: of its device's and its host's times, and of its price, as a share of the cost."""
+    """The errors of an offer: of its device's and its host's times, of its price, its power and its grid.
+
+    The error of the price is given as a share of the cost.
+    """
 
     device: SharedError
     host: SharedError
     price: SharedError
+    power: SharedError
+    grid: SharedError
 
-    def of_amounts(self, *, elasticity: FloatArray, with_price: bool) -> list[SharedError]:
-        """Return the errors of amounts that grow with the step's time by `elasticity`."""
+    def of_amounts(self, objective: Objective, *, elasticity: FloatArray) -> list[SharedError]:
+        """Return the errors of amounts, such as costs, that grow with the step's time by `elasticity`."""
         of_time = [replace(error, log_spread=error.log_spread * elasticity) for error in (self.device, self.host)]
-        return [*of_time, self.price] if with_price else of_time
+        others = {"time": [], "co2": [self.power, self.grid]}.get(objective, [self.price])
+        return [*of_time, *others]
 
 
 def _rent_ratio(costs: JobCosts) -> FloatArray:
@@ -270,9 +321,9 @@ def _rent_ratio(costs: JobCosts) -> FloatArray:
 
 
 def _widened(job_usd: FloatArray, price_log_spread: FloatArray) -> FloatArray:
-    """Return the costs and the ends of their intervals, (3, offers), with the error of the price.
+    """Return amounts and the ends of their intervals, (3, offers), with another error, such as that of the price.
 
-    It is independent of that of the time, so their distances from the middle add as squares, in the logarithm.
+    It is independent of those within, so their distances from the middle add as squares, in the logarithm.
     """
     safe = np.where(job_usd[0] > 0, job_usd, 1.0)
     distance = np.hypot(np.log(safe[1:] / safe[0]), Z_90 * price_log_spread)
@@ -282,6 +333,7 @@ def _widened(job_usd: FloatArray, price_log_spread: FloatArray) -> FloatArray:
 def _compare(
     job_usd: FloatArray,
     time_s: FloatArray,
+    co2_kg: FloatArray,
     *,
     step_s: FloatArray,
     errors: _Errors,
@@ -298,8 +350,9 @@ def _compare(
         "cost": (job_usd[0], of_usd),
         "time": (time_s[0], of_time),
         "cost-time": (job_usd[0] * time_s[0], of_usd + of_time),
+        "co2": (co2_kg[0], of_time),
     }[objective]
-    usd_errors = errors.of_amounts(elasticity=of_usd, with_price=True)
+    usd_errors = errors.of_amounts("cost", elasticity=of_usd)
     chances = chances_of_cheapest(job_usd[0], errors=usd_errors)
     is_all = len(candidates) == len(chances)
     return (
@@ -307,7 +360,7 @@ def _compare(
         chances if is_all else chances_of_cheapest(job_usd[0], errors=usd_errors, among=candidates),
         indistinguishable(
             amounts,
-            errors=errors.of_amounts(elasticity=elasticity, with_price=objective != "time"),
+            errors=errors.of_amounts(objective, elasticity=elasticity),
             best=best,
         ),
     )

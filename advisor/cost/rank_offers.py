@@ -7,17 +7,19 @@ from functools import cache
 import numpy as np
 
 from advisor.cost.batch_choice import BatchChoice, choose_batches
-from advisor.cost.job_cost import cost_job
+from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, offer_terms
+from advisor.cost.power import co2_kg_per_kwh, electricity_usd_per_hour, energy_kwh, machine_power, why_unknown
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
 from advisor.cost.selection import Selection
 from advisor.cost.service import server_counts
 from advisor.cost.token_queue import is_queued, times_at
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
+from advisor.records.energy import EnergyData
 from advisor.records.options import Objective
-from advisor.records.prediction import Fleet, FloatArray, Predictions
+from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.price import Cause, Offer, PricedOffer, Rejected
 
 
@@ -41,18 +43,31 @@ def rank(
     billing = billing or Billing()
     choice = choose_batches(predictions, job=job)
     terms = offer_terms(selection.priced, billing=billing, job=job)
-    costed = cost_offers(selection.priced, fleet=fleet, predictions=predictions, choice=choice, terms=terms, job=job)
-    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms)
+    costed = cost_offers(
+        selection.priced,
+        fleet=fleet,
+        predictions=predictions,
+        choice=choice,
+        terms=terms,
+        job=job,
+        energy=billing.energy,
+    )
+    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
     is_possible = np.isfinite(costed.costs.job_usd)
-    is_kept = keeps_all(limits, among=is_possible)
+    has_co2 = np.ones_like(is_possible) if costed.co2_kg is None else ~np.isnan(costed.co2_kg)
+    is_kept = keeps_all(limits, among=is_possible & has_co2)
     why_impossible = _causes(fleet, predictions=predictions, choice=choice, job=job)
 
     ranked: list[int] = []
     impossible: list[Rejected] = []
+    without_co2: list[Rejected] = []
     over_limits: list[Rejected] = []
     for index, one in enumerate(selection.priced[: selection.may_win_count]):
         if is_kept[index]:
             ranked.append(index)
+        elif is_possible[index] and not has_co2[index]:
+            cause = Cause(code="unknown-co2", what=why_unknown(billing.energy, one.offer))
+            without_co2.append(Rejected(offer=one.offer, causes=(cause,)))
         elif is_possible[index]:
             over_limits.append(Rejected(offer=one.offer, causes=broken_limits(limits, index)))
         else:
@@ -66,6 +81,7 @@ def rank(
             *selection.rejected,
             *selection.apart,
             *_closest_first(impossible),
+            *_closest_first(without_co2),
             *_closest_first(over_limits),
             *other_regions,
         ),
@@ -81,10 +97,12 @@ def cost_offers(
     choice: BatchChoice,
     terms: OfferTerms,
     job: Job,
+    energy: EnergyData,
 ) -> CostedOffers:
     """Price the job on every offer at the batch chosen for its device; the cost is infinite if it cannot run.
 
-    `terms` are those of one machine; the plans of `predictions` say how many each offer needs.
+    `terms` are those of one machine; the plans of `predictions` say how many each offer needs. An hour of a machine
+    whose owner pays the electricity costs what `energy` says of its power.
     """
     devices = np.arange(len(choice.index))
     step_s = np.where(choice.is_possible, predictions.step_s[devices, choice.index], np.inf)
@@ -99,6 +117,10 @@ def cost_offers(
         terms = replace(terms, server_count=servers)
     if choice.fewest is not None:
         terms = replace(terms, least_count=np.append(choice.fewest.counts, np.inf)[fleet.device_index])
+    if terms.electricity_usd_per_kwh.any():
+        terms = _with_electricity(
+            priced, fleet=fleet, batch_index=batch_index, predictions=predictions, terms=terms, energy=energy
+        )
     batch = predictions.batches[batch_index]
     costs = cost_job(step_s, batch=batch, terms=terms, job=job)
     time_s = ranked_time_s(costs, step_s, batch=batch, terms=terms, job=job)
@@ -118,16 +140,57 @@ def cost_offers(
         costs=costs,
         time_s=time_s,
         queued=choice.fewest.times if choice.fewest else None,
+        co2_kg=_co2_kg(priced, fleet, batch_index, predictions, costs=costs, terms=terms, energy=energy, job=job),
     )
+
+
+def _with_electricity(
+    priced: Sequence[PricedOffer],
+    *,
+    fleet: Fleet,
+    batch_index: IndexArray,
+    predictions: Predictions,
+    terms: OfferTerms,
+    energy: EnergyData,
+) -> OfferTerms:
+    """Return the terms with the price of the electricity that each owned machine takes for this step."""
+    own = np.flatnonzero((terms.electricity_usd_per_kwh > 0) & (fleet.device_index >= 0))
+    offers = [priced[index] for index in own.tolist()]
+    power = machine_power(
+        offers, device=fleet.device_index[own], batch=batch_index[own], predictions=predictions, energy=energy
+    )
+    at_full_load = np.array([one.offer.running_usd_per_hour or 0.0 for one in offers])
+    usd_per_hour, running = terms.usd_per_hour.copy(), electricity_usd_per_hour(power, terms.of(own))
+    usd_per_hour[own] += np.where(np.isnan(running), 0.0, running - at_full_load)
+    return replace(terms, usd_per_hour=usd_per_hour)
+
+
+def _co2_kg(
+    priced: Sequence[PricedOffer],
+    fleet: Fleet,
+    batch_index: IndexArray,
+    predictions: Predictions,
+    *,
+    costs: JobCosts,
+    terms: OfferTerms,
+    energy: EnergyData,
+    job: Job,
+) -> FloatArray | None:
+    """Return the CO2 of the job on each offer, NaN where it is not known; None if nothing needs it."""
+    if job.objective != "co2" and job.limits.max_co2_kg is None:
+        return None
+    power = machine_power(priced, device=fleet.device_index, batch=batch_index, predictions=predictions, energy=energy)
+    return energy_kwh(costs, terms=terms, power=power, job=job) * co2_kg_per_kwh(energy, priced)
 
 
 def best_first(costed: CostedOffers, *, objective: Objective) -> Callable[[int], tuple[float, float, float, str]]:
     """Return the sort key of offers: the objective, ties by cost, time and id, so that their order does not matter."""
     usd, time_s = costed.costs.job_usd.tolist(), costed.time_s.tolist()
+    co2_kg = [0.0] * len(usd) if costed.co2_kg is None else costed.co2_kg.tolist()
 
     def key(index: int) -> tuple[float, float, float, str]:
         cost, time = usd[index], time_s[index]
-        first = {"cost": cost, "time": time, "cost-time": cost * time}[objective]
+        first = {"cost": cost, "time": time, "cost-time": cost * time, "co2": co2_kg[index]}[objective]
         return first, cost, time, costed.priced[index].offer.id
 
     return key

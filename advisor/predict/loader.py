@@ -16,7 +16,7 @@ import numpy as np
 
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Device
-from advisor.records.prediction import FloatArray, IndexArray, Predictions
+from advisor.records.prediction import USES, FloatArray, IndexArray, Predictions
 
 _HOST_VCPUS = 1.0
 """vCPUs of the host that do not load data, per GPU in use."""
@@ -80,6 +80,8 @@ def with_loader(
     if loader_workers != 0:
         share = np.where(is_gpu & (share < 1), 0.0, share)
     is_waiting = load_s > alone_s
+    in_use = np.divide(alone_s, step_s, out=np.ones_like(step_s), where=np.isfinite(step_s))
+    uses = {name: getattr(predictions, name) for name in USES}
     work_s = predictions.batches * loader_s_per_sample
     return replace(
         predictions,
@@ -91,6 +93,7 @@ def with_loader(
         host_log_spread=None if predictions.host_log_spread is None else predictions.host_log_spread * share,
         bound=np.where(is_waiting, BOUNDS.index("loader"), predictions.bound),
         fits=predictions.fits & np.isfinite(load_s),
+        **{name: ratio * in_use for name, ratio in uses.items() if ratio is not None},
         loader_vcpus=np.where(is_gpu, _HOST_VCPUS * gpus + work_s / machines / alone_s, work_s / step_s),
     )
 

@@ -12,7 +12,7 @@ from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Kernels, Rates, ker
 from advisor.predict.rates import rate_table
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Layout
-from advisor.records.prediction import PARTS, FloatArray, IndexArray
+from advisor.records.prediction import PARTS, USES, FloatArray, IndexArray
 
 _LAUNCHED_AFTER = 0.5
 """Share of an operator's dispatch overhead that passes before its kernel is launched; the rest is the return to
@@ -43,7 +43,10 @@ class StepTimes:
     bound: IndexArray
     """Index in `BOUNDS` of the resource that limits the step."""
     part_ratio: FloatArray
-    """As in `Predictions`."""
+    """As in `Predictions`, like the next three."""
+    compute_ratio: FloatArray
+    memory_ratio: FloatArray
+    overhead_ratio: FloatArray
 
     @property
     def low_s(self) -> FloatArray:
@@ -104,6 +107,7 @@ def step_times(
         bound = np.argmax((*work_s, dispatch_s), axis=0)
     host_share = np.divide(dispatch_s, mid_s, out=np.zeros_like(mid_s), where=mid_s > 0)
     log_spread, own_log_spread, host_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
+    safe_s = np.where(mid_s > 0, mid_s, 1.0)
     return StepTimes(
         mid_s=mid_s,
         log_spread=log_spread,
@@ -111,6 +115,7 @@ def step_times(
         host_log_spread=host_log_spread,
         bound=bound,
         part_ratio=part_ratio,
+        **{name: part_s / safe_s for name, part_s in zip(USES, work_s, strict=True)},
     )
 
 

@@ -1,7 +1,7 @@
 """Predicts the time and memory of a workload's step on every device at every batch size."""
 
 from collections.abc import Iterator, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from advisor.predict.roofline import step_times
 from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import Options, PrecisionChoice
-from advisor.records.prediction import PARTS, Anchor, IndexArray, NameArray, Predictions
+from advisor.records.prediction import PARTS, USES, Anchor, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
 _CHUNK_LENGTH = 100_000
@@ -107,6 +107,7 @@ def predict_runs_of(
     step_s, low_s, high_s, log_spread, own_log_spread, host_log_spread = (np.full(shape, np.inf) for _ in range(6))
     bound = np.zeros(shape, dtype=np.intp)
     part_ratio = np.zeros((len(PARTS), *shape))
+    uses: dict[str, Any] = {name: np.zeros(shape) for name in USES}
     peak_bytes, least_bytes, most_bytes = (np.full(shape, np.inf) for _ in range(3))
     time_sources: list[TimeSource] = ["datasheet"] * len(devices)
     float_batches = batches.astype(np.float64)
@@ -136,6 +137,8 @@ def predict_runs_of(
             host_log_spread[some] = times.host_log_spread
             bound[some] = times.bound
             part_ratio[:, some] = times.part_ratio
+            for name, ratio in uses.items():
+                ratio[some] = getattr(times, name)
         memory = step_memory(workload, batches=float_batches, width=width_of(used, workload), kind=kind).total
         peak_bytes[members], least_bytes[members], most_bytes[members] = memory.mid, memory.low, memory.high
         for index in members:
@@ -158,6 +161,7 @@ def predict_runs_of(
         fits=peak_bytes <= memory_bytes,
         is_tight=(least_bytes <= memory_bytes) & (most_bytes > memory_bytes),
         part_ratio=part_ratio,
+        **uses,
     )
     return anchored(predictions, anchors) if anchors else predictions
 

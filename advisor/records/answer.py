@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from advisor.records.device import Architecture, CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.displayed import Displayed
+from advisor.records.energy import Grid, Watts
 from advisor.records.generation import Generation
 from advisor.records.options import Objective, Statistic
 from advisor.records.price import ApiPrice, ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier, TorchWheel
@@ -156,6 +157,10 @@ class Quote:
     - `plan`: how the step is spread over several GPUs or passes; None if it is not
     - `scaling_efficiency_ratio`: step time with perfect scaling (all work divided, no waiting) over the predicted one
     - `tokens`: times and costs per token in LLM serving
+    - `power`: of one machine while the step runs; None if not known
+    - `energy_kwh`: energy of all machines, without cooling and losses of the data centre; None if not known
+    - `co2_kg`: by the annual average of the local grid, with the PUE where it is published; None if not known
+    - `on_co2_front`: no other quote with known CO2 costs less and emits less
     """
 
     id: str
@@ -212,6 +217,10 @@ class Quote:
     plan: Plan | None = None
     scaling_efficiency_ratio: float | None = None
     tokens: TokenQuote | None = None
+    power: Watts | None = None
+    energy_kwh: Interval | None = None
+    co2_kg: Interval | None = None
+    on_co2_front: bool = False
     job_parts_usd: CostParts
     covers: tuple[CostPart, ...] = ("compute",)
     not_covered: tuple[CostPart, ...] = ()
@@ -371,6 +380,7 @@ class JobLimits:
     deadline_s: float | None = _limit("deadline")
     max_usd: float | None = _limit("max_usd")
     max_usd_per_hour: float | None = _limit("max_hourly")
+    max_co2_kg: float | None = _limit("max_co2")
     max_latency_s: float | None = _limit("max_latency")
     min_samples_per_s: float | None = _limit("min_throughput")
     max_ttft_s: float | None = _limit("max_ttft", part="seconds")
@@ -590,6 +600,7 @@ class Recommendation(Displayed, report="recommendation"):
     - `machine_sweep`: the first quote that can use several machines, if `--max-machines` allows them
     - `context_sweeps`: of a served language model, users by context on the best machine, and on the best CPU and GPU
     - `exchange_rate`: the currency of text; numbers are in dollars
+    - `grids`: the intensity of the grid by PROVIDER/REGION, or by the offer's id where its owner gives a figure
     """
 
     schema_version: int
@@ -615,6 +626,7 @@ class Recommendation(Displayed, report="recommendation"):
     machine_sweep: MachineSweep | None = None
     context_sweeps: tuple[ContextSweep, ...] = ()
     exchange_rate: ExchangeRate | None = None
+    grids: Mapping[str, Grid] = field(default_factory=dict)
 
     def save(self, file: "str | Path", *, top: int = 10) -> None:
         """Write the answer like `advise SOURCE -o FILE`, in the format of the suffix: .txt .json .csv .md.

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from advisor.records.energy import EnergyData
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingRule:
@@ -88,9 +90,13 @@ class ExtraCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
-    """Billing rules, start-up times and extra costs by provider; a provider that is missing has none known."""
+    """Billing rules, start-up times and extra costs by provider; a provider that is missing has none known.
+
+    `energy` is what the electricity of owned machines, and the energy and CO2 of all, are computed from.
+    """
 
     rules: Mapping[str, BillingRule] = field(default_factory=dict)
     start_ups: Mapping[str, StartUp] = field(default_factory=dict)
     extra_costs: ExtraCosts = field(default_factory=ExtraCosts)
     extras: Extras = Extras()
+    energy: EnergyData = field(default_factory=EnergyData)

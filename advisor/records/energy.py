@@ -54,13 +54,13 @@ class CpuPowers:
 class Grid:
     """The location-based intensity of a region's grid, an annual average.
 
-    - `pue`: power usage effectiveness of the data centre
+    - `pue`: power usage effectiveness of the data centre; None: not published, so only the machine counts
     - `place`: regions at one place share its error
     - `year`: of the figure; None if its source does not say
     """
 
     gco2_per_kwh: float
-    pue: float = 1.0
+    pue: float | None = None
     place: str
     year: int | None = None
     source: str
@@ -68,10 +68,33 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grids:
-    """The grids by provider and region; `log_spread`: standard deviation of log(intensity) between sources."""
+    """The grids by PROVIDER/REGION; `log_spread`: standard deviation of log(intensity) between sources."""
 
     log_spread: float
-    regions: Mapping[str, Mapping[str, Grid]]
+    regions: Mapping[str, Grid]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watts:
+    """Mean power of one machine while a step runs, by part; without the cooling and losses of a data centre.
+
+    - `idle_gpu_w`: what all its GPUs draw when idle
+    - `compute_w`, `memory_w`, `overhead_w`: added by compute, memory traffic, and launches and other overheads on GPUs
+    - `idle_host_w`: the rest of the machine when idle; `busy_host_w`: added by the CPU while it works
+    """
+
+    idle_gpu_w: float
+    compute_w: float
+    memory_w: float
+    overhead_w: float
+    idle_host_w: float
+    busy_host_w: float
+
+    @property
+    def total_w(self) -> float:
+        """Return the sum."""
+        of_gpus = self.idle_gpu_w + self.compute_w + self.memory_w + self.overhead_w
+        return of_gpus + self.idle_host_w + self.busy_host_w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

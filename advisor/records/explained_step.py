@@ -6,6 +6,7 @@ from typing import Literal
 from advisor.records.answer import Bound, Interval, QuotedDevice
 from advisor.records.device import CompileMode, Layout, Precision, TimeSource
 from advisor.records.displayed import Displayed
+from advisor.records.energy import Watts
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.workload import Mode
@@ -97,6 +98,7 @@ class ExplainedStep(PredictedStep):
     - `host_cpu`: the CPU whose clock sets the dispatch time of a GPU; None for a CPU, or if not known (4 GHz assumed)
     - `job_usd`: cost of the job on the offer; None for a device without an offer
     - `changes`: the three single changes that save most
+    - `power`, `energy_kwh`, `co2_kg`: as in `Quote`; None for a device without an offer, or if they are not known
     """
 
     name: str
@@ -112,6 +114,9 @@ class ExplainedStep(PredictedStep):
     host_cpu: str | None = None
     job_usd: Interval | None = None
     changes: tuple[Change, ...] = ()
+    power: Watts | None = None
+    energy_kwh: Interval | None = None
+    co2_kg: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -17,7 +17,7 @@ PriceChoice = Literal["on-demand", "spot", "commit-1y", "commit-3y"]
 TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 DropPrices = Literal["none", "flagged", "old"]
 ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
-Objective = Literal["cost", "time", "cost-time"]
+Objective = Literal["cost", "time", "cost-time", "co2"]
 
 Statistic = Literal["mean", "p50", "p99"]
 """The statistic that a limit on token times bounds: the mean, or a percentile over the requests of a service."""
@@ -238,13 +238,22 @@ class Options:
     no_calibrate: bool = _flag(False, "do not calibrate this machine on the first run, and ignore earlier calibrations")
     measure: bool = _flag(False, "time some real steps on this machine, and base the prediction on them")
     price: PriceChoice = _flag("on-demand", "which price to use")
-    objective: Objective = _flag("cost", "how to rank; cost-time: by cost x time, with the Pareto front marked")
+    objective: Objective = _flag(
+        "cost",
+        "how to rank; cost-time: by cost x time, with the Pareto front marked; co2: by the CO2 of the job, where known",
+    )
     deadline: float | None = _flag(None, "time limit of the job, start-up included", metavar="TIME")
     max_usd: float | None = _flag(
         None, "limit on the cost of the job, or of a month of the service", metavar="USD", parse=units.parse_positive
     )
     max_hourly: float | None = _flag(
         None, "limit on the hourly price of all its instances", metavar="USD", parse=units.parse_positive
+    )
+    max_co2: float | None = _flag(
+        None,
+        "limit on the CO2 of the job, or of a month of the service, in kg; offers whose CO2 is not known are left out",
+        metavar="KG",
+        parse=units.parse_positive,
     )
     max_latency: float | None = _flag(
         None,

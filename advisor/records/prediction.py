@@ -40,6 +40,8 @@ class Predictions:
     - `loader_vcpus`: as in `answer.Quote`; None if the loader is not known
     - `measured`: this step was timed on this device; None if no step was
     - `part_ratio`: the share of each of `PARTS` in the device's time, (parts, devices, batches); None if not counted
+    - `compute_ratio`, `memory_ratio`, `overhead_ratio`: shares of the step's time in which a device computes, moves
+      data, and launches or runs overheads; they may overlap. None if not counted
     - `scaling`: how steps are spread over several GPUs; None if every step runs on one device
     - `tokens`: token times in LLM serving; None if the step generates no tokens
     """
@@ -62,8 +64,15 @@ class Predictions:
     loader_vcpus: FloatArray | None = None
     measured: BoolArray | None = None
     part_ratio: FloatArray | None = None
+    compute_ratio: FloatArray | None = None
+    memory_ratio: FloatArray | None = None
+    overhead_ratio: FloatArray | None = None
     scaling: "Scaling | None" = None
     tokens: "TokenTimes | None" = None
+
+
+USES = ("compute_ratio", "memory_ratio", "overhead_ratio")
+"""The fields of `Predictions` that say what the step's time goes into, on which the power depends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

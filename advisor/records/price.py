@@ -105,6 +105,9 @@ class Offer:
     - `billed_separately`: what the price leaves out
     - `excluded`: the entry of the user's overlay that excludes the offer
     - `purchase_usd`, `running_usd_per_hour`: purchase price and hourly running cost of owned hardware
+    - `electricity_usd_per_kwh`: what the owner pays; the price of an hour follows the power of the machine
+    - `power_w`: power of owned hardware under load, measured by its owner; None if it is predicted
+    - `gco2_per_kwh`: CO2 of the owner's electricity
     - `quota_instances`: instances that may run at once, from the user's overlay; None if not given
     - `wait_s`: wait for an instance, from the user's overlay; None if not given
     """
@@ -133,6 +136,9 @@ class Offer:
     excluded: str | None = None
     purchase_usd: float | None = None
     running_usd_per_hour: float | None = None
+    electricity_usd_per_kwh: float | None = None
+    power_w: float | None = None
+    gco2_per_kwh: float | None = None
     quota_instances: int | None = None
     wait_s: float | None = None
 
@@ -169,7 +175,8 @@ RejectionCode = Literal[
     "other-region", "other-tier", "other-instance", "other-arch", "too-few-gpus", "other-device", "no-torch-wheel",
     "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "no-native-precision",
     "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "over-p99", "under-throughput",
-    "over-quota", "over-deadline", "over-max-usd", "over-max-hourly", "dearer-region",
+    "over-quota", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
+    "over-max-co2", "dearer-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
 

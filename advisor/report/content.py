@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from advisor.records.answer import Interval
 
-Unit = Literal["s", "money", "bytes", "count", "per_s", "flops_per_s", "flops_per_byte"]
+Unit = Literal["s", "money", "bytes", "count", "kg", "per_s", "flops_per_s", "flops_per_byte"]
 Symbol = Literal["circle", "triangle", "square", "diamond", "star", "cross", "wye"]
 Color = Literal[1, 2, 3, 4, 5, 6, 7]
 """An index into the palette of Okabe and Ito, safe for colour-blind readers; 7 is grey. Defined in `report.css`."""

@@ -19,6 +19,7 @@ from advisor.report.quote_columns import device_label, instance_label
 from advisor.report.recommendation import (
     amount_name,
     basis_section,
+    cost_co2_section,
     cost_time_section,
     left_out_section,
     ranking_section,
@@ -34,6 +35,7 @@ def document_of(report: Report) -> Document:
     sections = (
         when_section(recommendation),
         cost_time_section(recommendation),
+        cost_co2_section(recommendation),
         ranking_section(recommendation),
         contexts_section(recommendation),
         why_section(details, rate=rate, generation=generation),

@@ -7,7 +7,8 @@ from string import ascii_uppercase
 from typing import TypeAlias
 
 from advisor import units
-from advisor.records.answer import BOUNDS
+from advisor.records.answer import BOUNDS, Interval
+from advisor.records.energy import Watts
 from advisor.records.explained_step import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
@@ -142,6 +143,31 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
             f"{chain.module or 'the model'}, {direction}: the time steps of its recurrent layers are "
             f"{chain.kernel_count:,} kernels in sequence, which a GPU cannot run in parallel."
         )
+    if step.power is not None:
+        yield f"the machine draws {_watts(step.power)}."
+    if step.energy_kwh is not None:
+        yield f"the job takes {_emissions(step.energy_kwh, step.co2_kg)}."
+
+
+def _watts(power: Watts) -> str:
+    """Return the power of a machine and its parts; those of GPUs only if it has one."""
+    of_gpu = (
+        ("idle GPUs", power.idle_gpu_w),
+        ("compute", power.compute_w),
+        ("memory traffic", power.memory_w),
+        ("launches and overheads", power.overhead_w),
+    )
+    of_host = (("the idle rest of the server", power.idle_host_w), ("its busy cores", power.busy_host_w))
+    parts = (*(of_gpu if power.idle_gpu_w else ()), *of_host)
+    listed = ", ".join(f"{name} {units.format_significant(watts)} W" for name, watts in parts)
+    return f"{units.format_significant(power.total_w)} W: {listed}"
+
+
+def _emissions(energy_kwh: Interval, co2_kg: Interval | None) -> str:
+    energy = f"{units.format_kwh(energy_kwh.mid)} at the machines"
+    if co2_kg is None:
+        return f"{energy}; the CO2 of its grid is not known"
+    return f"{energy} and emits {units.format_interval_co2(co2_kg.mid, co2_kg.low, co2_kg.high)} of CO2"
 
 
 def _savings(step: ExplainedStep, title: str, *, rate: ExchangeRate | None, generation: Generation | None) -> Listing:

@@ -10,6 +10,7 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import SampleUnit, count_text, money_interval, money_text, unit_of
+from advisor.report.emissions import asks_for_co2, co2_of, co2_text, kwh_of
 from advisor.report.marks import arm_mark
 from advisor.report.tables import ColumnOf, ValueT, column, numbers
 
@@ -20,7 +21,8 @@ class RankedQuote:
 
     `name` is the instance, with what tells it from a row of the same provider and instance. `rate` is the exchange rate
     of the currency to show, None for dollars; `objective` is what the ranking minimizes; `is_service`: the job never
-    ends; `unit`: the costs are rates, because the job has no size.
+    ends; `asks_for_co2`: its CO2 is the objective or has a limit; `unit`: the costs are rates, because the job has no
+    size.
     """
 
     rank: int | None
@@ -29,6 +31,7 @@ class RankedQuote:
     rate: ExchangeRate | None = None
     objective: Objective = "cost"
     is_service: bool = False
+    asks_for_co2: bool = False
     unit: SampleUnit | None = None
 
     @property
@@ -67,6 +70,7 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
             rate=recommendation.exchange_rate,
             objective=job.objective,
             is_service=job.requests_per_day is not None,
+            asks_for_co2=asks_for_co2(job),
             unit=unit,
         )
         for rank, (quote, name) in enumerate(zip(quotes, _names(quotes), strict=True), start=1)
@@ -166,6 +170,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         *(() if is_service or unit else (_JOB_TIME,)),
         numbers(cost, lambda row: row.cost_usd.mid, money_text(rate)),
         column(f"{cost} [90 %]", _cost_range, lambda row: row.cost_usd.mid, drop_order=2),
+        *(energy_columns(unit) if rows and rows[0].asks_for_co2 else ()),
         column("cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10),
         column("memory", _memory, _memory_share, drop_order=5),
         column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=4),
@@ -183,6 +188,25 @@ _P99: ColumnOf[RankedQuote] = numbers(
     "p99", lambda row: row.quote.p99_s, units.format_duration, missing="", drop_order=22
 )
 """A service has no time of its job, but percentiles of its latency."""
+
+
+def energy_columns(unit: SampleUnit | None) -> tuple[ColumnOf[RankedQuote], ...]:
+    """Return the columns of energy and CO2, of the job or of so many samples; a figure that is not known is a dash."""
+    per = "" if unit is None else f" per {unit.name}"
+
+    def mid(figure: Interval | None) -> float | None:
+        return None if figure is None else figure.mid
+
+    return (
+        numbers(f"energy{per}", lambda row: mid(kwh_of(row.quote, unit=unit)), units.format_kwh, drop_order=10),
+        numbers(f"CO2{per}", lambda row: mid(co2_of(row.quote, unit=unit)), units.format_co2, drop_order=22),
+        column(
+            f"CO2{per} [90 %]",
+            lambda row: co2_text(row.quote, unit=unit),
+            lambda row: mid(co2_of(row.quote, unit=unit)),
+            drop_order=2,
+        ),
+    )
 
 
 def _token_columns(rate: ExchangeRate | None, *, is_queued: bool) -> tuple[ColumnOf[RankedQuote], ...]:

@@ -1,19 +1,40 @@
 """Makes the content of a recommendation, and the report's sections on the ranking and on cost against time."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from advisor.records.answer import Interval, Job, Recommendation
+from advisor import units
+from advisor.records.answer import Interval, Job, Quote, Recommendation
 from advisor.records.options import Objective
 from advisor.records.price import Rejection
 from advisor.records.sample_words import batch_text
 from advisor.report import sentence
 from advisor.report.amounts import SampleUnit, count_text, in_currency, interval_text, money_interval, unit_of
 from advisor.report.break_even import api_sentences
-from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point, Section, Series, Warnings, section
+from advisor.report.content import (
+    Axis,
+    Block,
+    Chart,
+    Listing,
+    Paragraph,
+    Point,
+    Section,
+    Series,
+    Unit,
+    Warnings,
+    section,
+)
 from advisor.report.contexts import context_tables
+from advisor.report.emissions import asks_for_co2, co2_of
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
-from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
+from advisor.report.quote_columns import (
+    RankedQuote,
+    columns_for,
+    device_label,
+    energy_columns,
+    instance_label,
+    table_rows,
+)
 from advisor.report.situations import alternative_tables, choice_tables, situation_tables, when_to_use_which
 from advisor.report.sweeps import batch_tables, machine_tables
 from advisor.report.tables import ColumnOf, column, numbers, table_of
@@ -24,13 +45,19 @@ _ORDER = (
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
 _FRONT = "The answer and the Pareto front"
-_FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
+_FIRST: Mapping[Objective, str] = {
+    "cost": "Cheapest",
+    "time": "Fastest",
+    "cost-time": "Lowest cost x time",
+    "co2": "Lowest CO2",
+}
 
 
 def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> Iterator[Block]:
     """Yield the verdict, `top` offers that include CPUs and GPUs, then assumptions, offers left out and warnings."""
     rows = table_rows(recommendation, top=top)
-    better = (
+    more = (
+        sentence.emissions(recommendation),
         sentence.in_other_precision(recommendation),
         sentence.better_if_price_holds(recommendation),
         sentence.better_if_prediction_holds(recommendation),
@@ -38,7 +65,7 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
     if when := when_to_use_which(recommendation):
         yield Paragraph(title=when)
         yield from situation_tables(recommendation)
-    about_best = (*sentence.best_figures(recommendation), *sentence.certainty(recommendation), *filter(None, better))
+    about_best = (*sentence.best_figures(recommendation), *sentence.certainty(recommendation), *filter(None, more))
     yield Paragraph(title=sentence.verdict(recommendation), sentences=about_best)
     if about_api := tuple(api_sentences(recommendation.api, recommendation.job, rate=recommendation.exchange_rate)):
         yield Paragraph(sentences=about_api)
@@ -93,6 +120,7 @@ def ranking_section(recommendation: Recommendation) -> Section:
     more: tuple[ColumnOf[RankedQuote], ...] = (
         column("kind", lambda row: KIND_NAMES[row.quote.device.kind], is_choice=True),
         column("tier", lambda row: row.quote.tier, is_choice=True),
+        *(() if asks_for_co2(recommendation.job) else energy_columns(unit_of(recommendation))),
     )
     places = {header: place for place, header in enumerate(_ORDER)}
     table = table_of(
@@ -121,21 +149,79 @@ def _all_rows(recommendation: Recommendation) -> tuple[RankedQuote, ...]:
     return table_rows(recommendation, top=max(1, len(recommendation.quotes)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Against:
+    """What cost is plotted against: its name, its unit, its value and text in a row, and the front of both."""
+
+    name: str
+    unit: Unit
+    of: Callable[[RankedQuote], Interval]
+    text: Callable[[Interval], str]
+    is_on_front: Callable[[Quote], bool]
+    better: str
+
+
 def cost_time_section(recommendation: Recommendation) -> Section:
     """Return the section that plots cost against time for all offers, with the Pareto front."""
     job, unit = recommendation.job, unit_of(recommendation)
-    rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0]  # a logarithmic axis has no 0
-    front = sorted((row for row in rows if row.quote.on_pareto_front), key=lambda row: row.quote.job_usd.mid)
+    by_time = _Against(
+        name=_time_name(job, unit),
+        unit="s",
+        of=lambda row: _time(row, job),
+        text=interval_text,
+        is_on_front=lambda quote: quote.on_pareto_front,
+        better="faster",
+    )
+    count = sum(quote.on_pareto_front for quote in recommendation.quotes)
+    lead = f"Pareto front: {count} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
+    chart = _front_chart(recommendation, by_time)
+    return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
+
+
+def cost_co2_section(recommendation: Recommendation) -> Section:
+    """Return the section that plots cost against CO2 for the offers whose CO2 is known, with the Pareto front."""
+    job, unit = recommendation.job, unit_of(recommendation)
+    quotes = recommendation.quotes
+    known = sum(quote.co2_kg is not None for quote in quotes)
+    if not known:
+        return section("cost-co2", "Cost against CO2")
+    by_co2 = _Against(
+        name="CO2 per month" if job.requests_per_day is not None else amount_name("CO2", job, unit),
+        unit="kg",
+        of=lambda row: co2_of(row.quote, unit=row.unit) or _NO_CO2,
+        text=lambda co2_kg: units.format_interval_co2(co2_kg.mid, co2_kg.low, co2_kg.high),
+        is_on_front=lambda quote: quote.on_co2_front,
+        better="lower in CO2",
+    )
+    front = sum(quote.on_co2_front for quote in quotes)
+    lead = (
+        f"Pareto front: {front} of the {known:,} offers whose CO2 is known ({len(quotes) - known:,} have no figure for "
+        "their grid or their power). By the annual average of each local grid, without making the hardware."
+    )
+    return section("cost-co2", "Cost against CO2", lead=[lead], plots=[_front_chart(recommendation, by_co2)])
+
+
+_NO_CO2 = Interval(mid=0.0, low=0.0, high=0.0)
+
+
+def _front_chart(recommendation: Recommendation, by: _Against) -> Chart:
+    """Return the chart of cost against another amount of all offers, with the Pareto front and its table."""
+    job, unit = recommendation.job, unit_of(recommendation)
+    # A logarithmic axis has no 0.
+    rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0 and by.of(row).mid > 0]
+    front = sorted((row for row in rows if by.is_on_front(row.quote)), key=lambda row: row.quote.job_usd.mid)
     best = [row for row in rows if row.quote is recommendation.best]
-    others = [row for row in rows if row.rank is not None and not row.quote.on_pareto_front and row not in best]
+    others = [row for row in rows if row.rank is not None and not by.is_on_front(row.quote) and row not in best]
     here = [row for row in rows if row.rank is None]
     series = []
     for kind, (color, symbol) in KIND_MARKS.items():
-        of_kind = tuple(_point(row, job) for row in others if row.quote.device.kind == kind)
+        of_kind = tuple(_point(row, job, by) for row in others if row.quote.device.kind == kind)
         series.append(Series(name=KIND_NAMES[kind], color=color, symbol=symbol, points=of_kind, is_faint=True))
-    at_front, at_best, at_hand = (tuple(_with_intervals(row, job) for row in those) for those in (front, best, here))
+    at_front, at_best, at_hand = (
+        tuple(_with_intervals(row, job, by) for row in those) for those in (front, best, here)
+    )
     named = tuple(replace(point, name=point.text.partition("\n")[0]) for point in at_best)
-    title = "Pareto front: no other offer is both cheaper and faster; with 90 % intervals"
+    title = f"Pareto front: no other offer is both cheaper and {by.better}; with 90 % intervals"
     series += [
         Series(name=title, color=3, symbol="diamond", points=at_front, has_line=True),
         Series(name="the answer", color=5, symbol="square", points=named),
@@ -147,18 +233,16 @@ def cost_time_section(recommendation: Recommendation) -> Section:
         column("instance", lambda row: instance_label(row.quote)),
         column("device", lambda row: device_label(row.quote)),
         column("cost [90 %]", lambda row: money_interval(row.cost_usd, rate=row.rate), lambda row: row.cost_usd.mid),
-        numbers(f"{_time_name(job, unit)} [90 %]", lambda row: _time(row, job), interval_text),
+        numbers(f"{by.name} [90 %]", by.of, by.text),
     )
     cost_name = "cost per month" if job.requests_per_day is not None else amount_name("cost", job, unit)
-    chart = Chart(
-        title=f"Cost and {_time_name(job, unit)} of every offer",
-        x=Axis(label=_time_name(job, unit), unit="s"),
+    return Chart(
+        title=f"Cost and {by.name} of every offer",
+        x=Axis(label=by.name, unit=by.unit),
         y=Axis(label=cost_name, unit="money"),
         series=tuple(one for one in series if one.points),
         table=table_of([*best, *(row for row in front if row not in best), *here], columns, title=_FRONT),
     )
-    lead = f"Pareto front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
-    return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
 
 
 def amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
@@ -185,16 +269,17 @@ def _time(row: RankedQuote, job: Job) -> Interval:
     return Interval(mid=mid, low=low, high=high)
 
 
-def _point(row: RankedQuote, job: Job) -> Point:
-    cost, time = in_currency(row.cost_usd, rate=row.rate), _time(row, job)
+def _point(row: RankedQuote, job: Job, by: _Against) -> Point:
+    cost, other = in_currency(row.cost_usd, rate=row.rate), by.of(row)
     text = (
         f"{row.quote.provider} {instance_label(row.quote)}\n{device_label(row.quote)}\n"
-        f"{money_interval(row.cost_usd, rate=row.rate)} in {interval_text(time)}\n"
+        f"{money_interval(row.cost_usd, rate=row.rate)} {'in' if by.unit == 's' else 'with'} {by.text(other)}\n"
         f"{batch_text(row.quote.batch, job.generation)}, {row.quote.precision}"
     )
-    return Point(x=time.mid, y=cost.mid, text=text)
+    return Point(x=other.mid, y=cost.mid, text=text)
 
 
-def _with_intervals(row: RankedQuote, job: Job) -> Point:
-    cost, time = in_currency(row.cost_usd, rate=row.rate), _time(row, job)
-    return replace(_point(row, job), x_low=time.low, x_high=time.high, y_low=cost.low, y_high=cost.high)
+def _with_intervals(row: RankedQuote, job: Job, by: _Against) -> Point:
+    cost, other = in_currency(row.cost_usd, rate=row.rate), by.of(row)
+    point = _point(row, job, by)
+    return replace(point, x_low=other.low, x_high=other.high, y_low=cost.low, y_high=cost.high)

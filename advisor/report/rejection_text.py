@@ -138,5 +138,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "over-deadline": _over("takes", "--deadline", units.format_duration),
     "over-max-usd": _over("costs", "--max-usd", units.format_usd),
     "over-max-hourly": _over("costs per hour", "--max-hourly", units.format_usd),
+    "unknown-co2": _always("{what}"),
+    "over-max-co2": _over("emits", "--max-co2", units.format_co2),
     "dearer-region": _always("costs the same or less in {what}"),
 }

@@ -12,6 +12,7 @@ from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, RejectionCode, Tier
 from advisor.records.sample_words import at_batch_text, batch_text, samples_noun, samples_text
 from advisor.report.amounts import SampleUnit, interval_text, is_rate, money_interval, rate_note, unit_of
+from advisor.report.emissions import asks_for_co2, co2_text, grid_of
 from advisor.report.marks import KIND_NAMES
 from advisor.report.prices import BASIS_NAMES
 from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
@@ -46,8 +47,18 @@ _AMOUNT_CODES = ("over-", "under-", "does-not-fit")
 """Prefixes of the rejection codes that miss a limit by an amount."""
 _NAMED_RIVAL_COUNT = 3
 _NAMED_REASON_COUNT = 2
-_OVERLAPPING: Mapping[Objective, str] = {"cost": "costs", "time": "times", "cost-time": "costs x times"}
-_BETTER: Mapping[Objective, str] = {"cost": "cheaper", "time": "faster", "cost-time": "better in cost x time"}
+_OVERLAPPING: Mapping[Objective, str] = {
+    "cost": "costs",
+    "time": "times",
+    "cost-time": "costs x times",
+    "co2": "emissions",
+}
+_BETTER: Mapping[Objective, str] = {
+    "cost": "cheaper",
+    "time": "faster",
+    "cost-time": "better in cost x time",
+    "co2": "lower in CO2",
+}
 _TIER_NAMES: Mapping[Tier, str] = {
     "hyperscaler": "hyperscalers",
     "neocloud": "GPU clouds",
@@ -92,6 +103,26 @@ def verdict(recommendation: Recommendation) -> str:
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
         f"{pace}{per_tokens}{_margin(best, recommendation)}."
+    )
+
+
+def emissions(recommendation: Recommendation) -> str | None:
+    """Return the CO2 and the energy of the best offer, with what they rest on; None if CO2 does not matter to the job.
+
+    It matters if it is the objective or has a limit.
+    """
+    best, job, unit = recommendation.best, recommendation.job, unit_of(recommendation)
+    grid = None if best is None else grid_of(best, recommendation)
+    if best is None or not asks_for_co2(job) or best.energy_kwh is None or grid is None:
+        return None
+    per = "a month" if job.requests_per_day is not None else "the job" if unit is None else f"a {unit.name}"
+    what = f"{per} {_samples(job)}" if unit else per
+    kwh = best.energy_kwh if unit is None else unit.of(best.energy_kwh)
+    year = "annual average, year not stated" if grid.year is None else f"average of {grid.year}"
+    pue = f" x PUE {grid.pue:g}" if grid.pue else ""
+    return (
+        f"CO2 of {what}: {co2_text(best, unit=unit)}, from {units.format_kwh(kwh.mid)} x {grid.gco2_per_kwh:g} g/kWh "
+        f"({best.provider} {best.region}: {year}, local grid){pue}; without making the hardware."
     )
 
 
@@ -219,7 +250,9 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
     if other is None:
         return f"; no {KIND_NAMES[other_kind]} is in the ranking"
     cost = _money(other, recommendation, unit=unit)
-    if job.objective != "cost":
+    if job.objective == "co2":
+        cost = co2_text(other, unit=unit)
+    elif job.objective != "cost":
         cost += f" in {units.format_duration(other.time_s)}" if unit is None else f" {_pace(other, job)}"
     rival = f"the best {KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
     if other.indistinguishable:
@@ -237,7 +270,8 @@ def _best_rented(recommendation: Recommendation) -> Quote | None:
 def _amount(quote: Quote, job: Job) -> float:
     """Return the amount that the ranking minimizes."""
     usd, time_s = quote.job_usd.mid, quote.time_s
-    return {"cost": usd, "time": time_s, "cost-time": usd * time_s}[job.objective]
+    co2_kg = quote.co2_kg.mid if quote.co2_kg else 0.0
+    return {"cost": usd, "time": time_s, "cost-time": usd * time_s, "co2": co2_kg}[job.objective]
 
 
 def in_other_precision(recommendation: Recommendation) -> str | None:

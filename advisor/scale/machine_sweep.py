@@ -72,6 +72,7 @@ def machine_sweep(
         choice=choose_batches(predictions, job=job),
         terms=offer_terms((priced,) * count, billing=billing, job=job),
         job=job,
+        energy=billing.energy,
     )
     possible = np.flatnonzero(np.isfinite(costed.costs.job_usd)).tolist()
     deadline_s = job.limits.deadline_s

@@ -75,7 +75,7 @@ def predict_on_all(
             predict_at=lambda sizes: predict_at(sizes, several),
             asked=asked,
             lateness=lateness_of(job, batches, rows=several, start_up_s=start_up_s),
-            by_cost=job.objective == "cost",
+            by_cost=job.objective in ("cost", "co2"),
         )
         parts.append((several, spread))
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
@@ -129,7 +129,7 @@ def predict_by_machines(
                 batches=batches,
                 predict_at=lambda sizes: predict_at(sizes, range(len(runs))),
                 asked=replace(asked, machines=count),
-                by_cost=job.objective == "cost",
+                by_cost=job.objective in ("cost", "co2"),
             )
         except IndivisibleBatchError:
             break

@@ -35,6 +35,7 @@ from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.prediction import (
     EXACT_PARTS,
+    USES,
     EnginePasses,
     FloatArray,
     IndexArray,
@@ -91,7 +92,7 @@ class RequestTimes:
     between_s: FloatArray
     passed: PassTimes
     round_s: FloatArray
-    round_parts_s: tuple[FloatArray, FloatArray, FloatArray]
+    round_parts_s: tuple[FloatArray, ...]
 
 
 class ServedModel:
@@ -272,7 +273,7 @@ def request_times(
     )
 
 
-def _parts_s(passed: PassTimes) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _parts_s(passed: PassTimes) -> tuple[FloatArray, ...]:
     return passed.compute_s, passed.memory_s, passed.overhead_s
 
 
@@ -598,6 +599,10 @@ def _offered(
         "is_tight": is_possible & (memory.low <= usable) & (memory.high > usable),
         "bound": bound,
         "efficiency_ratio": efficiency_ratio,
+        **{
+            name: np.broadcast_to(part_s / times.round_s, shape)
+            for name, part_s in zip(USES, times.round_parts_s, strict=True)
+        },
         "rank": np.stack(
             [np.where(fits, 0.0, 2.0), np.where(fits, late, 1.0), np.where(fits, step_s * plan.machines, memory.mid)]
         ),
@@ -681,6 +686,7 @@ class _Best:
             **{name: np.zeros(self.shape, dtype=np.bool_) for name in ("fits", "is_tight")},
             "bound": np.zeros(self.shape, dtype=np.intp),
             "efficiency_ratio": np.ones(self.shape),
+            **{name: np.zeros(self.shape) for name in USES},
         }
 
     def take(self, members: Sequence[int], offered: tuple[Plan, Mapping[str, Any]]) -> None:
@@ -748,6 +754,7 @@ class _Best:
             log_spread=spreads[0],
             own_log_spread=np.minimum(spreads[2], spreads[0]),
             bound=held["bound"],
+            **{name: held[name] for name in USES},
             peak_memory_bytes=held["peak_bytes"],
             fits=held["fits"],
             is_tight=held["is_tight"],

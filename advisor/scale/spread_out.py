@@ -10,7 +10,7 @@ from advisor.errors import UsageError
 from advisor.predict.precision import Width, width_of
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Device, DeviceKind
-from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions, Scaling
+from advisor.records.prediction import USES, BoolArray, FloatArray, IndexArray, Predictions, Scaling
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.parallel_step import spread_part
@@ -208,6 +208,8 @@ def _predictions(best: _Best, alone: Predictions, *, batches: IndexArray, plans:
 
     ratio = np.divide(best.step_s, at(alone.step_s), out=np.ones_like(best.step_s), where=np.isfinite(best.step_s))
     is_waiting = best.waiting_s > best.step_s / 2
+    waiting = np.divide(best.waiting_s, best.step_s, out=np.zeros_like(best.step_s), where=np.isfinite(best.step_s))
+    uses = {name: getattr(alone, name) for name in USES}
     is_alone = np.array([plan == Plan() for plan in plans])[best.plan]
     return replace(
         alone,
@@ -226,5 +228,6 @@ def _predictions(best: _Best, alone: Predictions, *, batches: IndexArray, plans:
         is_tight=best.is_tight,
         measured=None if alone.measured is None else at(alone.measured) & is_alone,
         part_ratio=None,
+        **{name: at(ratio) * (1 - waiting) for name, ratio in uses.items() if ratio is not None},
         scaling=Scaling(plans=plans, plan=best.plan, efficiency_ratio=best.efficiency_ratio),
     )

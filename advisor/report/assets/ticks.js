@@ -30,6 +30,7 @@ export function tickText(axis, value, money) {
   if (axis.unit === "s") return timeText(value);
   if (axis.unit === "bytes") return `${withPrefix(value, BINARY, KIBI)}B`;
   if (axis.unit === "money") return money + (value >= 1000 ? withPrefix(value, SI, 1000) : plain(value));
+  if (axis.unit === "kg") return value >= 1000 ? `${plain(value / 1000)} t` : value >= 1 ? `${plain(value)} kg` : `${plain(value * 1000)} g`;
   return value >= 1000 ? withPrefix(value, SI, 1000) : plain(value);
 }
 
