@@ -1,6 +1,5 @@
 """Computes the power of machines, the energy of a job on each offer, and the CO2 of the grid there."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
@@ -46,10 +45,15 @@ class MachinePower:
         """Return the watts while the step runs."""
         return self.idle_w + self.compute_w + self.memory_w + self.overhead_w + self.busy_host_w
 
-    def at(self, offer: int) -> Watts | None:
-        """Return the watts of the offer at this index; None if they are not known."""
-        watts = {one.name: float(getattr(self, one.name)[offer]) for one in fields(Watts)}
-        return None if any(map(math.isnan, watts.values())) else Watts(**watts)
+    def parts(self) -> list[Watts | None]:
+        """Return the watts of each offer; None where they are not known."""
+        names = [one.name for one in fields(Watts)]
+        rows = zip(*(getattr(self, name).tolist() for name in names), strict=True)
+        known = (~np.isnan(self.load_w)).tolist()
+        return [
+            Watts(**dict(zip(names, row, strict=True))) if is_known else None
+            for row, is_known in zip(rows, known, strict=True)
+        ]
 
 
 def load_ratios(power: GpuPower, uses: Sequence[FloatArray]) -> list[FloatArray]:
@@ -80,13 +84,15 @@ def machine_power(
     data; a CPU that computes is busy as a whole. The host is the whole server's share of the cores, at the wall. An
     offer whose owner has measured its power draws that while the step runs.
     """
-    devices, count = predictions.devices, len(priced)
-    if not devices:
+    count = len(priced)
+    if not predictions.devices:
         return MachinePower(**{one.name: np.full(count, np.nan) for one in fields(MachinePower)})
+    distinct, place = np.unique(device, return_inverse=True)
+    devices = [predictions.devices[index] for index in distinct.tolist()]
 
     def of_device(value: Callable[[Device], float | None]) -> FloatArray:
         figures = (value(one) for one in devices)
-        return np.array([np.nan if one is None else one for one in figures], dtype=np.float64)[device]
+        return np.array([np.nan if one is None else one for one in figures], dtype=np.float64)[place]
 
     is_gpu = of_device(lambda one: one.kind == "gpu") > 0
     gpus = of_device(lambda one: one.gpu_count) * is_gpu

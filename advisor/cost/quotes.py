@@ -136,6 +136,7 @@ def quotes_of(
         best=int(lead.argmax()),
         objective=job.objective,
     )
+    watts = power.parts()
     on_front = pareto_front(job_usd[0], time_s[0])
     on_co2_front = pareto_front(job_usd[0], np.where(np.isnan(co2_kg[0]), np.inf, co2_kg[0]))
     samples_per_s = batch_sizes / step_s[0]
@@ -217,7 +218,7 @@ def quotes_of(
                     job=job,
                     queued=queued.at(place) if queued else {},
                 ),
-                power=power.at(place),
+                power=watts[place],
                 energy_kwh=_known_interval(kwh[:, place]),
                 co2_kg=_known_interval(co2_kg[:, place]),
                 on_co2_front=on_co2_front[place] and not np.isnan(co2_kg[0, place]),

@@ -119,10 +119,11 @@ def emissions(recommendation: Recommendation) -> str | None:
     what = f"{per} {_samples(job)}" if unit else per
     kwh = best.energy_kwh if unit is None else unit.of(best.energy_kwh)
     year = "annual average, year not stated" if grid.year is None else f"average of {grid.year}"
+    where = f"{best.provider} {best.region}: {year}, local grid" if best.tier != "owned" else grid.source
     pue = f" x PUE {grid.pue:g}" if grid.pue else ""
     return (
         f"CO2 of {what}: {co2_text(best, unit=unit)}, from {units.format_kwh(kwh.mid)} x {grid.gco2_per_kwh:g} g/kWh "
-        f"({best.provider} {best.region}: {year}, local grid){pue}; without making the hardware."
+        f"({where}){pue}; without making the hardware."
     )
 
 
