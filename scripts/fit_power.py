@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -68,7 +69,7 @@ def main() -> None:
     """Fit, print the table, and write both files."""
     catalog = load_catalog()
     rows = [*served_rows(catalog), *kernel_rows(catalog)]
-    idle_ratio = _idle_ratio()
+    idle_ratio, idle_log_spread = _idle_ratio()
     devices = sorted({row.device for row in rows})
     left_out = {
         device: fitted([row for row in rows if row.device != device], idle_ratio=idle_ratio) for device in devices
@@ -86,7 +87,7 @@ def main() -> None:
         **{name: getattr(final, name) for name in PRIORS},
         "log_spread": _rms(seen),
         "unseen_log_spread": UNSEEN_FACTOR * _rms(by_device),
-        "idle_log_spread": 0.5,
+        "idle_log_spread": idle_log_spread,
     }
     lines = [f"{name}: {value:.3f}\n" for name, value in values.items()]
     FILE.write_text(HEAD + "".join(lines) + f"fitted_on: [{', '.join(devices)}]\n" + SOURCE, encoding="utf-8")
@@ -150,11 +151,12 @@ def kernel_rows(catalog: Catalog) -> Iterator[Row]:
             )
 
 
-def _idle_ratio() -> float:
-    """Return the mean idle power over the limit."""
+def _idle_ratio() -> tuple[float, float]:
+    """Return the median idle power over the limit, and the spread of GPUs around it."""
     with (TABLES / "idle.csv").open(encoding="utf-8", newline="") as lines:
         ratios = [float(row["watts"]) / float(row["power_limit_w"]) for row in csv.DictReader(lines)]
-    return sum(ratios) / len(ratios)
+    middle = median(ratios)
+    return middle, _rms([math.log(ratio / middle) for ratio in ratios])
 
 
 def fitted(rows: Sequence[Row], *, idle_ratio: float) -> GpuPower:
@@ -215,18 +217,19 @@ def error_table(rows: Sequence[Row], left_out: dict[str, GpuPower], final: GpuPo
         energy = (
             f"{np.mean(np.abs(of_energy)):.1%} | {np.mean(np.abs(of_energy) <= 0.25):.0%}" if of_energy else "- | -"
         )
-        yield (
-            f"| {device} | {what} | {len(some)} | {size.mean():.1%} | {np.median(size):.1%} | "
-            f"{np.mean(of_watts):+.1%} | {np.mean(size <= 0.2):.0%} | {np.mean(fit):.1%} | {energy} |"
-        ).replace("%", " %")
+        about = (
+            f"{size.mean():.1%} | {np.median(size):.1%} | {np.mean(of_watts):+.1%} | {np.mean(size <= 0.2):.0%} | "
+            f"{np.mean(fit):.1%}"
+        )
+        yield f"| {device} | {what} | {len(some)} | {about} | {energy} |".replace("%", " %")
 
 
 HEAD = """\
 # Power of a GPU over its limit (TDP), with the predicted shares of the time of a step that compute, memory traffic and
 # overheads (launches, latencies, sampling) take: idle + sum of coefficient x share, at most `most_ratio`.
 # Written by scripts/fit_power.py; docs/energy.md has the errors of GPUs left out. idle_ratio: nvidia-smi of idle GPUs,
-# tests/data/measured/energy/idle.csv. Spreads are standard deviations of the logarithm of watts: log_spread for the GPUs
-# in fitted_on, unseen_log_spread for all others, idle_log_spread for idle power.
+# tests/data/measured/energy/idle.csv. Spreads are standard deviations of the logarithm of watts: log_spread for GPUs in
+# fitted_on, unseen_log_spread for all others, idle_log_spread for idle power.
 """
 SOURCE = """\
 source: >-

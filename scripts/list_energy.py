@@ -145,7 +145,7 @@ def kernel_rows(folder: Path) -> list[dict[str, object]]:
                 continue
             if float(row["run_s"]) < SETTLED_S or row["timing"] != "graph":
                 continue
-            flops, moved_bytes = _work(family, row)
+            flops, moved_bytes = kernel_work(family, row)
             found.append(
                 {
                     "device": row["gpu"].removesuffix("_sxm"),
@@ -161,7 +161,7 @@ def kernel_rows(folder: Path) -> list[dict[str, object]]:
     return found
 
 
-def _work(family: str, row: dict[str, str]) -> tuple[float, float]:
+def kernel_work(family: str, row: dict[str, str]) -> tuple[float, float]:
     """Return FLOP and bytes of a call, by the formulas that the source gives."""
     if family == "gemm":
         m, n, k = (float(row[name]) for name in "mnk")
@@ -255,7 +255,7 @@ def _grid_lines(rows: Sequence[dict[str, str]], of_place: dict[str, dict[str, st
         yield (
             f"  {row['provider']}/{row['region']}: {{gco2_per_kwh: {float(used['gco2_per_kwh']):g}, {year}"
             f'pue: {float(row["pue"]):g}, place: "{row["place"] or row["location"]}", '
-            f'source: "{what}; {used["source"]}"}}\n'
+            f'source: "{what}"}}\n'
         )
 
 
@@ -265,9 +265,11 @@ GRID_HEAD = """\
 # power purchase contracts; hour and season move the real value by a factor of two and more. A region that is missing
 # has no figure, and its CO2 is left blank. A place with several figures has one, Google's of 2024, so that providers
 # there are compared by their machines and not by their sources. Without `year`, the source states none.
-# Sources, all Apache-2.0: GoogleCloudPlatform/region-carbon-info @ 49f3f26b, cloud-carbon-footprint/ccf-coefficients
-# @ b0032d92, cloud-carbon-footprint/cloud-carbon-footprint @ b7a049c7 (also the PUE: fleet averages, some of GCP's by
-# region).
+#
+# source: who published the figure. Taken, all under Apache-2.0, from GoogleCloudPlatform/region-carbon-info @ 49f3f26b
+# (data/yearly/2024.csv: Google's), cloud-carbon-footprint/ccf-coefficients @ b0032d92 (data/grid-emissions-factors-*)
+# and, for japaneast, cloud-carbon-footprint/cloud-carbon-footprint @ b7a049c7. The last also has the PUE (packages/*/
+# src/domain/*FootprintEstimationConstants.ts): means of a provider's fleet, and of some regions of GCP.
 #
 # log_spread: how far {count} older figures of such places are from Google's, as a standard deviation of the logarithm.
 log_spread: {spread}

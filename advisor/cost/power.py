@@ -24,7 +24,7 @@ _THREADS_PER_CORE = 2
 class MachinePower:
     """Watts of one machine of each offer, (offers,), NaN where they are not known; the fields are those of `Watts`.
 
-    `log_spread` is the standard deviation of log(measured / predicted) of their sum.
+    `log_spread` and `idle_log_spread` are standard deviations of log(measured / predicted) of `load_w` and of `idle_w`.
     """
 
     idle_gpu_w: FloatArray
@@ -34,6 +34,7 @@ class MachinePower:
     idle_host_w: FloatArray
     busy_host_w: FloatArray
     log_spread: FloatArray
+    idle_log_spread: FloatArray
 
     @property
     def idle_w(self) -> FloatArray:
@@ -118,15 +119,18 @@ def machine_power(
         busy_vcpus=used if predictions.loader_vcpus is None else predictions.loader_vcpus[device, batch],
     )
     gpu_w, host_w = idle_gpu_w + sum(loads_w, start=np.zeros(count)), idle_host_w + busy_host_w
-    total_w = gpu_w + host_w
-    log_spread = np.hypot(gpu_w * gpu_spread, host_w * host_spread) / np.where(total_w > 0, total_w, 1.0)
+    total_w, idle_w = gpu_w + host_w, idle_gpu_w + idle_host_w
+    log_spread = np.hypot(gpu_w * gpu_spread, host_w * host_spread) / total_w
+    idle_gpu_spread = 0.0 if gpu is None else gpu.idle_log_spread
+    idle_log_spread = np.hypot(idle_gpu_w * idle_gpu_spread, idle_host_w * host_spread) / idle_w
     parts_w = np.stack([idle_gpu_w, *loads_w, idle_host_w, busy_host_w])
     own_w = np.array([np.nan if one.offer.power_w is None else one.offer.power_w for one in priced])
     is_own = ~np.isnan(own_w)
     parts_w[:, is_own] *= own_w[is_own] / total_w[is_own]
-    log_spread[is_own] = 0.0
+    log_spread[is_own] = idle_log_spread[is_own] = 0.0
     names = (one.name for one in fields(Watts))
-    return MachinePower(**dict(zip(names, parts_w, strict=True)), log_spread=log_spread)
+    parts = dict(zip(names, parts_w, strict=True))
+    return MachinePower(**parts, log_spread=log_spread, idle_log_spread=idle_log_spread)
 
 
 def _host_power(
@@ -190,17 +194,17 @@ def co2_kg_per_kwh(energy: EnergyData, priced: Sequence[PricedOffer]) -> FloatAr
     )
 
 
-def energy_kwh(costs: JobCosts, *, terms: OfferTerms, power: MachinePower, job: Job) -> FloatArray:
-    """Return the energy of all machines of the job, or of a month of the service, (offers,).
+def energy_kwh(costs: JobCosts, *, terms: OfferTerms, power: MachinePower, job: Job) -> tuple[FloatArray, FloatArray]:
+    """Return the energy of all machines while they compute and while they are idle, (offers,) each.
 
-    A machine that starts, and one of a service that waits for requests, is idle. The wait for an instance and time that
-    is only billed take no energy.
+    It is that of the job, or of a month of the service. A machine that starts, or waits for requests, is idle. The wait
+    for an instance and time that is only billed take no energy.
     """
     on_s = costs.job_s - terms.wait_s
     start_up_s = terms.start_up_s if job.requests_per_day is None else 0.0
     busy_s = np.maximum(on_s * (1 - costs.idle_ratio) - start_up_s, 0.0)
-    joules: FloatArray = costs.instance_count * (power.idle_w * on_s + (power.load_w - power.idle_w) * busy_s)
-    return joules / JOULES_PER_KWH
+    machine_kwh = costs.instance_count / JOULES_PER_KWH
+    return machine_kwh * power.load_w * busy_s, machine_kwh * power.idle_w * (on_s - busy_s)
 
 
 def electricity_usd_per_hour(power: MachinePower, terms: OfferTerms) -> FloatArray:

@@ -260,7 +260,10 @@ def _energies(
 
     `costs` are those at the middle and at the ends of the time, whose error is independent of that of the power.
     """
-    kwh = _widened(np.stack([energy_kwh(one, terms=terms, power=power, job=job) for one in costs]), power.log_spread)
+    of_parts = [energy_kwh(one, terms=terms, power=power, job=job) for one in costs]
+    totals = np.stack([busy_kwh + idle_kwh for busy_kwh, idle_kwh in of_parts])
+    busy, idle = (part / totals[0] for part in of_parts[0])
+    kwh = _widened(totals, np.hypot(busy * power.log_spread, idle * power.idle_log_spread))
     grid_log_spread = energy.grids.log_spread if energy.grids else 0.0
     return kwh, _widened(kwh * co2_kg_per_kwh(energy, priced), np.full(len(priced), grid_log_spread))
 

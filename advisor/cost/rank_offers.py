@@ -180,7 +180,8 @@ def _co2_kg(
     if job.objective != "co2" and job.limits.max_co2_kg is None:
         return None
     power = machine_power(priced, device=fleet.device_index, batch=batch_index, predictions=predictions, energy=energy)
-    return energy_kwh(costs, terms=terms, power=power, job=job) * co2_kg_per_kwh(energy, priced)
+    busy_kwh, idle_kwh = energy_kwh(costs, terms=terms, power=power, job=job)
+    return (busy_kwh + idle_kwh) * co2_kg_per_kwh(energy, priced)
 
 
 def best_first(costed: CostedOffers, *, objective: Objective) -> Callable[[int], tuple[float, float, float, str]]:

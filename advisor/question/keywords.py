@@ -69,10 +69,11 @@ class Keywords(TypedDict, total=False):
     no_local: bool
     no_calibrate: bool
     price: Literal["on-demand", "spot", "commit-1y", "commit-3y"]
-    objective: Literal["cost", "time", "cost-time"]
+    objective: Literal["cost", "time", "cost-time", "co2"]
     deadline: float | str | None
     max_usd: float | str | None
     max_hourly: float | str | None
+    max_co2: float | str | None
     max_latency: float | str | None
     p99: float | str | None
     max_utilization: float | str

@@ -265,7 +265,11 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
         ("exchange_rates: {EUR: 1.1}", "1: exchange_rates.EUR: expected keys and values", "key: value"),
         ("exchange_rates: {euro: {usd: 1, date: 2026-11-01}}", "1: exchange_rates.euro: 'euro' is not", "EUR"),
         ("exchange_rates: {EUR: {usd: 0, date: 2026-11-01}}", "1: exchange_rates.EUR.usd: expected a number", "corr"),
-        (BOX.replace("    power_w: 500\n", ""), "2: owned.gpu-box: power_w is missing", "prices init"),
+        (
+            BOX.replace("    electricity_usd_per_kwh: 0.30\n", ""),
+            "2: owned.gpu-box: electricity_usd_per_kwh is missing",
+            "prices init",
+        ),
         (
             BOX.replace("purchase_usd: 3504", "purchase_usd: 0"),
             "4: owned.gpu-box.purchase_usd: expected more",

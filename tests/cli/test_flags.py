@@ -98,6 +98,7 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "deadline": (("24h",), 86400.0),
     "max_usd": (("$50",), 50.0),
     "max_hourly": (("3.5",), 3.5),
+    "max_co2": (("4.5",), 4.5),
     "max_latency": (("50ms",), 0.05),
     "p99": (("100ms",), 0.1),
     "max_utilization": (("60%",), 0.6),

@@ -46,6 +46,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "machine_sweep",
             "context_sweeps",
             "exchange_rate",
+            "grids",
         )
     ]
     assert list(document["quotes"][0]) == [
@@ -77,6 +78,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
         ),
         *("interruption", "commitment_usd", "loader_vcpus", "is_tight", "host_cpu", "plan"),
         *("scaling_efficiency_ratio", "tokens"),
+        *("power", "energy_kwh", "co2_kg", "on_co2_front"),
         *("job_parts_usd", "covers", "not_covered"),
     ]
     assert document["quotes"][0]["device"] == {"id": "l4", "name": "L4", "kind": "gpu", "count": 1}
