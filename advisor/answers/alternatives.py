@@ -175,6 +175,8 @@ def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
     is_least = name == "min_throughput"
     of = given.of if isinstance(given, TimeLimit) else "mean"
     amount = (max if is_least else min)(_AMOUNTS[name, of](quote) for quote in quotes)
+    if not math.isfinite(amount):  # nobody's CO2 is known
+        return
     for _ in range(_TRIES):
         text, number = _typed(name, amount, is_least=is_least)
         value = replace(given, seconds=number) if isinstance(given, TimeLimit) else number
@@ -208,6 +210,7 @@ _AMOUNTS: Mapping[tuple[str, Statistic], Callable[[Quote], float]] = {
     ("deadline", "mean"): lambda quote: quote.job_s.mid,
     ("max_usd", "mean"): lambda quote: quote.job_usd.mid,
     ("max_hourly", "mean"): lambda quote: quote.usd_per_hour * quote.instance_count,
+    ("max_co2", "mean"): lambda quote: math.inf if quote.co2_kg is None else quote.co2_kg.mid,
     ("max_latency", "mean"): lambda quote: quote.step_s.mid,
     ("p99", "mean"): lambda quote: quote.step_s.mid,
     ("min_throughput", "mean"): lambda quote: quote.samples_per_s,
