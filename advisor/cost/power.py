@@ -198,9 +198,9 @@ def energy_kwh(costs: JobCosts, *, terms: OfferTerms, power: MachinePower, job: 
     """Return the energy of all machines while they compute and while they are idle, (offers,) each.
 
     It is that of the job, or of a month of the service. A machine that starts, or waits for requests, is idle. The wait
-    for an instance and time that is only billed take no energy.
+    for an instance and time that is only billed take no energy. NaN for an offer that cannot do the job.
     """
-    on_s = costs.job_s - terms.wait_s
+    on_s = np.where(np.isfinite(costs.job_s), costs.job_s, np.nan) - terms.wait_s
     start_up_s = terms.start_up_s if job.requests_per_day is None else 0.0
     busy_s = np.maximum(on_s * (1 - costs.idle_ratio) - start_up_s, 0.0)
     machine_kwh = costs.instance_count / JOULES_PER_KWH

@@ -126,12 +126,13 @@ def cost_offers(
     time_s = ranked_time_s(costs, step_s, batch=batch, terms=terms, job=job)
     if choice.fewest is not None:
         time_s = np.append(choice.fewest.times.whole_s[-1], np.inf)[fleet.device_index]
-    elif job.objective != "cost" and is_queued(job):
+    elif job.objective in ("time", "cost-time") and is_queued(job):
         some = np.flatnonzero(np.isfinite(costs.instance_count))
-        at = fleet.device_index[some], batch_index[some]
-        groups = costs.instance_count[some] / terms.machine_count[some]
-        queued = times_at(predictions, *at, instance_counts=groups, job=job)
-        time_s[some] = queued.whole_s[-1]
+        if len(some):
+            at = fleet.device_index[some], batch_index[some]
+            groups = costs.instance_count[some] / terms.machine_count[some]
+            queued = times_at(predictions, *at, instance_counts=groups, job=job)
+            time_s[some] = queued.whole_s[-1]
     return CostedOffers(
         priced=priced,
         device=fleet.device_index,

@@ -197,6 +197,12 @@ def test_a_limit_on_co2_leaves_out_what_emits_more_and_what_is_not_known() -> No
     ]
 
 
+def test_an_offer_that_cannot_do_the_job_is_left_out_for_that_and_not_for_its_co2() -> None:
+    ranking = ranked(gpu_offer(), step_s=math.inf, objective="co2")
+    assert not ranking.quotes
+    assert [one.code for one in ranking.rejected] == ["does-not-fit"]
+
+
 def test_a_limit_on_co2_says_that_the_power_is_not_known() -> None:
     card = toys.device("seen", kind="gpu")
     ranking = ranked(gpu_offer(), device=card, limits=JobLimits(max_co2_kg=10.0))
