@@ -161,3 +161,14 @@ def test_a_limit_that_the_load_alone_keeps_needs_no_more_machines() -> None:
 @pytest.mark.parametrize("name", ["ttft", "tpot"])
 def test_a_limit_on_the_mean_is_not_simulated(name: str) -> None:
     assert percentile_limits(service(2.0, **{f"max_{name}_s": 1.0})) == ()
+
+
+def test_no_passes_are_asked_for_where_there_are_no_offers() -> None:
+    def no_passes(devices: IndexArray, batches: IndexArray) -> EnginePasses:
+        raise ValueError("an engine without services")
+
+    found = predicted()
+    assert found.tokens is not None
+    silent = replace(found, tokens=replace(found.tokens, passes_at=no_passes))
+    asked = replace(service(2.0), objective="time")
+    assert rank(selection(), fleet=fleet(devices=(SLOW, FAST)), predictions=silent, job=asked).quotes == ()
