@@ -49,7 +49,7 @@ class MachinePower:
     def parts(self) -> list[Watts | None]:
         """Return the watts of each offer; None where they are not known."""
         names = [one.name for one in fields(Watts)]
-        rows = zip(*(getattr(self, name).tolist() for name in names), strict=True)
+        rows = np.stack([getattr(self, name) for name in names], axis=1).tolist()
         known = (~np.isnan(self.load_w)).tolist()
         return [
             Watts(**dict(zip(names, row, strict=True))) if is_known else None
@@ -178,19 +178,20 @@ def grid_of(energy: EnergyData, offer: Offer) -> Grid | None:
 
 def grids_of(energy: EnergyData, offers: Iterable[Offer]) -> Mapping[str, Grid]:
     """Return the grids of the offers by PROVIDER/REGION, or by an offer's id if its owner gives the figure."""
-    found = {}
-    for offer in offers:
-        key = offer.id if offer.gco2_per_kwh is not None else f"{offer.provider}/{offer.region}"
-        if key not in found and (grid := grid_of(energy, offer)) is not None:
-            found[key] = grid
-    return found
+    distinct = {
+        (offer.provider, offer.region) if offer.gco2_per_kwh is None else (offer.id,): offer for offer in offers
+    }
+    grids = (("/".join(key), grid_of(energy, offer)) for key, offer in distinct.items())
+    return {key: grid for key, grid in grids if grid is not None}
 
 
 def co2_kg_per_kwh(energy: EnergyData, priced: Sequence[PricedOffer]) -> FloatArray:
     """Return the CO2 of a kWh at the machine, with the PUE of the data centre where it is published; NaN if unknown."""
-    grids = (grid_of(energy, one.offer) for one in priced)
     return np.array(
-        [np.nan if grid is None else grid.gco2_per_kwh * (grid.pue or 1.0) / _GRAMS_PER_KG for grid in grids]
+        [
+            np.nan if grid is None else grid.gco2_per_kwh * (grid.pue or 1.0) / _GRAMS_PER_KG
+            for grid in (grid_of(energy, one.offer) for one in priced)
+        ]
     )
 
 

@@ -136,7 +136,7 @@ def quotes_of(
         best=int(lead.argmax()),
         objective=job.objective,
     )
-    watts = power.parts()
+    watts, ends_kwh, ends_kg = power.parts(), kwh.T.tolist(), co2_kg.T.tolist()
     on_front = pareto_front(job_usd[0], time_s[0])
     on_co2_front = pareto_front(job_usd[0], np.where(np.isnan(co2_kg[0]), np.inf, co2_kg[0]))
     samples_per_s = batch_sizes / step_s[0]
@@ -219,9 +219,9 @@ def quotes_of(
                     queued=queued.at(place) if queued else {},
                 ),
                 power=watts[place],
-                energy_kwh=_known_interval(kwh[:, place]),
-                co2_kg=_known_interval(co2_kg[:, place]),
-                on_co2_front=on_co2_front[place] and not np.isnan(co2_kg[0, place]),
+                energy_kwh=_known_interval(ends_kwh[place]),
+                co2_kg=_known_interval(ends_kg[place]),
+                on_co2_front=on_co2_front[place],
                 job_parts_usd=CostParts(
                     **{part.name: float(getattr(mid, f"{part.name}_usd")[place]) for part in fields(CostParts)}
                 ),
@@ -243,8 +243,9 @@ def _interval(mid_low_high: FloatArray) -> Interval:
     return Interval(mid=mid, low=low, high=high)
 
 
-def _known_interval(mid_low_high: FloatArray) -> Interval | None:
-    return None if np.isnan(mid_low_high).any() else _interval(mid_low_high)
+def _known_interval(mid_low_high: Sequence[float]) -> Interval | None:
+    mid, low, high = mid_low_high
+    return None if math.isnan(mid) else Interval(mid=mid, low=low, high=high)
 
 
 def _energies(
