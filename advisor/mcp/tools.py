@@ -175,7 +175,7 @@ TOOLS: Mapping[str, Tool] = {
         about=(
             "Rank CPU and GPU cloud instances for a PyTorch model by what a job costs (training, batch inference, a "
             "service or LLM serving), with 90 % intervals. Give the job's size (samples, epochs, tokens, "
-            "requests_per_day) if it is known, and limits (deadline, max_usd, p99, region). Nothing is rented."
+            "requests_per_day) if it is known, and limits (deadline, max_usd, max_co2, p99, region). Nothing is rented."
         ),
         answer=_recommend,
     ),

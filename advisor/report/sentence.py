@@ -116,7 +116,7 @@ def emissions(recommendation: Recommendation) -> str | None:
     if best is None or not asks_for_co2(job) or best.energy_kwh is None or grid is None:
         return None
     per = "a month" if job.requests_per_day is not None else "the job" if unit is None else f"a {unit.name}"
-    what = f"{per} {_samples(job)}" if unit else per
+    what = f"{per} {samples_noun(job.generation)}" if unit else per
     kwh = best.energy_kwh if unit is None else unit.of(best.energy_kwh)
     year = "annual average, year not stated" if grid.year is None else f"average of {grid.year}"
     where = f"{best.provider} {best.region}: {year}, local grid" if best.tier != "owned" else grid.source
