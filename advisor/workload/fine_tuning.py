@@ -83,7 +83,9 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
 class AdaptedLinear(nn.Module):
     """A linear layer with a low-rank adapter: W x + s B A x. The adapter has fp32 weights, used in the input's dtype.
 
-    PEFT keeps adapters of 16-bit models in fp32 (`autocast_adapter_dtype`), and autocast casts them.
+    PEFT keeps adapters of 16-bit models in fp32 (`autocast_adapter_dtype`), and autocast casts them. It casts the input
+    to fp32, which autocast undoes, so that every adapter keeps a copy of its own; with weights in 4 bits it copies the
+    base layer's output instead (`peft/tuners/lora/bnb.py`).
     """
 
     def __init__(self, base: nn.Module, in_features: int, out_features: int, *, rank: int) -> None:
@@ -95,10 +97,15 @@ class AdaptedLinear(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Add the adapter's output to that of the base layer."""
-        narrow = functional.linear(states, self.lora_A.to(states.dtype))
+        result: torch.Tensor = self.base_layer(states)
+        if isinstance(self.base_layer, QuantizedLinear):
+            own = states
+            result = result.clone()
+        else:
+            own = states.to(self.lora_A.dtype).to(states.dtype)
+        narrow = functional.linear(own, self.lora_A.to(states.dtype))
         wide = functional.linear(narrow, self.lora_B.to(states.dtype))
-        result: torch.Tensor = self.base_layer(states) + wide * _ADAPTER_SCALE
-        return result
+        return result + wide * _ADAPTER_SCALE
 
 
 class QuantizedLinear(nn.Module):

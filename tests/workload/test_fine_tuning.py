@@ -12,7 +12,7 @@ from torch import nn
 from advisor.errors import LoadError
 from advisor.ops.evaluate import row_cost
 from advisor.predict.step_memory import gradient_bytes, optimizer_rows
-from advisor.records.fine_tuning import FineTuning, OptimizerChoice, TrainerKernels
+from advisor.records.fine_tuning import FineTuning, FineTuningMethod, OptimizerChoice, TrainerKernels
 from advisor.records.workload import Phase, Workload
 from advisor.workload import sources
 from advisor.workload.fine_tuning import fine_tuned
@@ -135,6 +135,15 @@ def test_default_targets_are_those_of_peft(tmp_path: Path) -> None:
 def test_blocks_hold_their_results_for_checkpointing(tmp_path: Path) -> None:
     (blocks,) = of_llama(tmp_path).blocks
     assert blocks.results.other[1] == LAYERS * TOKENS * WIDTH * 2  # bf16, though norms keep an fp32 copy
+
+
+def test_each_adapter_keeps_a_copy_of_its_input_unless_the_weights_are_in_4_bits(tmp_path: Path) -> None:
+    def kept(method: FineTuningMethod) -> float:
+        (blocks,) = of_llama(tmp_path, method=method, targets=("q_proj", "k_proj", "v_proj")).blocks
+        return blocks.kept.other[1]
+
+    # Three adapters have one input: PEFT casts it to fp32 for each, and autocast casts these back to bf16.
+    assert kept("lora") - kept("qlora") == LAYERS * 2 * TOKENS * WIDTH * 2
 
 
 def logits_made(workload: Workload) -> set[str]:
