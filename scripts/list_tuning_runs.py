@@ -29,9 +29,10 @@ FUSED_QKV = {"santacoder"}
 """Models with one layer, `c_attn`, for queries, keys and values; PEFT ignores the other published names in them, and
 this name in other models."""
 POSITIONS = {"santacoder": 2048}
+SEPARATE_EXPERTS = {"mixtral_8x7b"}
 COLUMNS = (
     "model", "finetune", "lora_rank", "lora_targets", "sequence", "trainer_kernels", "optim", "fp32_logits",
-    "reentrant", "precision", "batch", "accumulate", "device", "gpus", "sharding",
+    "separate_experts", "reentrant", "precision", "batch", "accumulate", "device", "gpus", "sharding",
     "step_s", "peak_bytes", "ran_out", "source",
 )  # fmt: skip
 
@@ -75,6 +76,7 @@ def converted(published: Iterator[Mapping[str, str]]) -> Iterator[dict[str, str]
             "trainer_kernels": "liger" if row["liger"] == "1" else "fused" if row["fused_ops"] == "1" else "torch",
             "optim": "adamw-foreach",
             "fp32_logits": "1",
+            "separate_experts": "1" if config in SEPARATE_EXPERTS else "",
             "reentrant": "1",
             "precision": "amp-bf16" if is_mixed else "bf16",
             "batch": row["batch_per_device"],

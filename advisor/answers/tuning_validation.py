@@ -44,7 +44,7 @@ class TuningRow:
     - `model`: `hf:CONFIG.json`, relative to the file
     - `finetune`, `lora_rank`, `sequence`, `trainer_kernels`, `optim`, `keep_activations`, `accumulate`: as the
       flags; `lora_targets` separated by blanks
-    - `fp32_logits`, `reentrant`: as of `FineTuning`
+    - `fp32_logits`, `separate_experts`, `reentrant`: as of `FineTuning`
     - `precision`: bf16, or amp-bf16 for weights in fp32 under autocast
     - `batch`: sequences of one GPU in one pass
     - `sharding`: of the GPUs of one machine, none for one GPU
@@ -60,6 +60,7 @@ class TuningRow:
     trainer_kernels: TrainerKernels = "torch"
     optim: OptimizerChoice = "adamw"
     fp32_logits: bool = False
+    separate_experts: bool = False
     reentrant: bool | None = None
     keep_activations: bool = False
     precision: Precision = "bf16"
@@ -137,6 +138,7 @@ def _request(row: TuningRow, file: Path, *, timeout_s: float) -> ProfileRequest:
         optim=row.optim,
         trainer_kernels=row.trainer_kernels,
         fp32_logits=row.fp32_logits,
+        separate_experts=row.separate_experts,
         fp32_weights=traces_fp32(row.precision, row.sharding),
         timeout_s=timeout_s,
     )

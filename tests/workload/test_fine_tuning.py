@@ -146,6 +146,35 @@ def test_each_adapter_keeps_a_copy_of_its_input_unless_the_weights_are_in_4_bits
     assert kept("lora") - kept("qlora") == LAYERS * 2 * TOKENS * WIDTH * 2
 
 
+def mixture(tmp_path: Path, **how: Any) -> Workload:
+    settings = {
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": WIDTH,
+        "intermediate_size": INNER, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "vocab_size": VOCABULARY, "num_local_experts": 4, "num_experts_per_tok": 2,
+    }  # fmt: skip
+    (tmp_path / "mixture.json").write_text(json.dumps(settings))
+    loaded = sources.load(f"hf:{tmp_path / 'mixture.json'}", mode="training", specs=(), tokens=TOKENS)
+    return trace(fine_tuned(loaded, FineTuning(method="qlora", **how)), mode="training", batch=None)
+
+
+def test_experts_are_in_4_bits_where_they_have_linear_layers_of_their_own(tmp_path: Path) -> None:
+    # Four experts with gate, up and down of 64 x 128: two bytes a weight in one parameter of the layer, or half a
+    # byte, one for each 64 weights, and for each of the 12 matrices 4 for the scale of these scales.
+    weights = 4 * 3 * WIDTH * INNER
+    stacked, separate = mixture(tmp_path), mixture(tmp_path, separate_experts=True)
+    saved = 2 * weights - (weights / 2 + weights / 64 + 12 * 4)
+    assert stacked.parameter_bytes - separate.parameter_bytes == saved
+    assert any("experts" in note for note in stacked.assumptions)
+    assert not any("16 bits" in note for note in separate.assumptions)
+    # Of 16 tokens, each with two experts, each of the four experts has 8 a sample, in forward of two FLOP a weight.
+    ups = sum(
+        row.count * row_cost(row, batch=BATCH).flops
+        for row in separate.rows
+        if "experts" in row.module and row.family == "matmul" and row.phase == "forward"
+    )
+    assert ups == BATCH * 8 * 2 * weights
+
+
 def logits_made(workload: Workload) -> set[str]:
     """Return the dtypes of tensors with the logits of all tokens of a batch."""
     every = TOKENS * BATCH * VOCABULARY
