@@ -65,6 +65,8 @@ def converted(published: Iterator[Mapping[str, str]]) -> Iterator[dict[str, str]
         # Under FSDP with autocast, accelerate holds trained weights in fp32 (`Accelerator.prepare_model`); frozen ones,
         # and all on one GPU, stay in the dtype that they are loaded in.
         is_mixed = row["autocast"] != "none" and count > 1 and not has_adapters
+        # PEFT's `prepare_model_for_kbit_training` converts what is not quantized to fp32; under FSDP it is left out.
+        is_mixed = is_mixed or (row["framework_config"] == "baseline-peft-bnb" and count == 1)
         is_packed = row["packing"] == "1"
         sequence = POSITIONS.get(config) or int(float(row["max_seq_len"] if is_packed else row["tokens_per_sample"]))
         yield {

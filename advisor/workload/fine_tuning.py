@@ -128,10 +128,11 @@ class QuantizedLinear(nn.Module):
         self.bias = layer.bias
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Multiply with the dequantized weights."""
-        product = applied(_QuantizedProduct, states, self.packed, self.scales, self.rows, self.columns)
-        result: torch.Tensor = product if self.bias is None else product + self.bias
-        return result
+        """Multiply with the dequantized weights; the result has the dtype of `states` (bitsandbytes: `Linear4bit`)."""
+        narrow = states.to(_DTYPE)
+        product = applied(_QuantizedProduct, narrow, self.packed, self.scales, self.rows, self.columns)
+        result: torch.Tensor = product if self.bias is None else product + self.bias.to(_DTYPE)
+        return result.to(states.dtype)
 
 
 class SeparateExperts(nn.Module):

@@ -175,6 +175,16 @@ def test_experts_are_in_4_bits_where_they_have_linear_layers_of_their_own(tmp_pa
     assert ups == BATCH * 8 * 2 * weights
 
 
+def test_what_is_not_quantized_may_be_in_fp32(tmp_path: Path) -> None:
+    """As PEFT's `prepare_model_for_kbit_training` makes it: here embeddings, output layer and five norms."""
+    in_16_bits, in_32_bits = (of_llama(tmp_path, method="qlora", fp32_weights=fp32) for fp32 in (False, True))
+    others = 2 * VOCABULARY * WIDTH + 5 * WIDTH
+    assert in_32_bits.parameter_bytes - in_16_bits.parameter_bytes == 2 * others
+    (narrow,), (wide,) = in_16_bits.blocks, in_32_bits.blocks
+    # Blocks hand on fp32, which autocast leaves as it is.
+    assert (narrow.results.other[1], wide.results.full[1]) == (LAYERS * TOKENS * WIDTH * 2, LAYERS * TOKENS * WIDTH * 4)
+
+
 def logits_made(workload: Workload) -> set[str]:
     """Return the dtypes of tensors with the logits of all tokens of a batch."""
     every = TOKENS * BATCH * VOCABULARY
