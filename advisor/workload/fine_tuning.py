@@ -234,8 +234,8 @@ def _notes_on_experts(experts: Sequence[Any], fine_tuning: FineTuning) -> tuple[
     if not experts or fine_tuning.method != "qlora" or fine_tuning.separate_experts:
         return ()
     return (
-        "experts stay in 16 bits: bitsandbytes quantizes linear layers, and since transformers 5 the experts of a layer are "
-        "one parameter",
+        "experts stay in 16 bits: bitsandbytes quantizes linear layers, and since transformers 5 a layer's experts "
+        "are one parameter",
     )
 
 

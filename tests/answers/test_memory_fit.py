@@ -20,10 +20,12 @@ from advisor.question.from_source import question_of
 from advisor.records.device_memory import DeviceMemory, FitAnswer, MemoryAnswer
 from advisor.records.options import Options
 from advisor.records.price import Catalog
+from advisor.records.workload import StoredBytes, Workload
 from tests.answers.test_break_even import CPU, GPU, catalog
 from tests.cost.toys import offer
 from tests.machines import gpu, machine
 from tests.model_files import TWO_LAYERS
+from tests.predict.toys import memory_line
 from tests.says import assert_says
 from tests.scale.test_remedies import GB, net
 
@@ -165,6 +167,24 @@ def test_a_batch_that_the_model_cannot_have_is_refused() -> None:
 def fit(name: str, **options: Any) -> FitAnswer:
     settings = Options(**({"mode": "training", "precision": "fp32"} | options))
     return fit_on(name, lambda: question_of(STEP, settings, catalog=gpus()))
+
+
+def test_logits_in_chunks_are_traced_where_the_step_may_not_fit() -> None:
+    traced = []
+
+    def trace_chunked() -> Workload:
+        traced.append(1)
+        return net(
+            batch=8, parameter_bytes=GB, memory=(memory_line(phase="loss", parameters=StoredBytes(full=(GB, 0.0))),)
+        )
+
+    settings = Options(mode="training", precision="fp32")
+    question = question_of(STEP, settings, catalog=gpus(), trace_chunked=trace_chunked)
+    assert not {remedy.name for remedy in only(memory_fit(question, on=("A100",))).remedies} & {"chunked logits"}
+    assert traced == []
+    (chunked,) = (one for one in only(memory_fit(question, on=("P4",))).remedies if one.name == "chunked logits")
+    assert traced == [1]
+    assert (chunked.saved_bytes, chunked.verdict) == (pytest.approx(10 * GB), "fits")
 
 
 def test_a_fit_is_true_only_if_the_step_surely_fits() -> None:

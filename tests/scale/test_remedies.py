@@ -164,6 +164,13 @@ def test_more_gpus_where_two_are_not_enough() -> None:
     assert found.change.startswith("4 GPUs")
 
 
+def test_logits_in_chunks_are_another_trace_of_the_step() -> None:
+    lean = memory_line(phase="loss", parameters=constant(GB), activations=per_sample(0.5 * GB))
+    assert remedied("chunked logits") is None
+    assert tensors(remedied("chunked logits", chunked=net(memory=(lean,)))) == 1 + 8 * 0.5
+    assert remedied("chunked logits", chunked=net()) is None  # where other things decide it saves nothing
+
+
 def test_a_cpu_is_offered_what_a_cpu_can_do() -> None:
     on = device(kind="cpu", memory_bytes=8 * GB)
     names = {one.name for one in remedies(step(kind="cpu"), device=on)}
