@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,17 @@ def config(tmp_path: Path) -> str:
 def of_llama(tmp_path: Path, **how: Any) -> Workload:
     loaded = sources.load(config(tmp_path), mode="training", specs=(), tokens=TOKENS)
     return trace(fine_tuned(loaded, FineTuning(**{"method": "lora", **how})), mode="training", batch=None)
+
+
+@pytest.mark.parametrize("kernels", ["torch", "liger"])
+def test_two_batches_say_the_same_as_three(kernels: TrainerKernels, tmp_path: Path) -> None:
+    loaded = sources.load(config(tmp_path), mode="training", specs=(), tokens=TOKENS)
+    tuned = fine_tuned(loaded, FineTuning(method="lora", kernels=kernels))
+    two, three = (
+        trace(replace(tuned, is_affine=is_affine), mode="training", batch=None) for is_affine in (True, False)
+    )
+    assert (len(two.traced_batches), len(three.traced_batches)) == (2, 3)
+    assert two == replace(three, traced_batches=two.traced_batches)
 
 
 def test_default_targets_are_those_of_peft(tmp_path: Path) -> None:
