@@ -49,6 +49,7 @@ def test_no_shipped_run_that_ran_out_is_said_to_fit() -> None:
     peaks = validate([SHIPPED], Options(timeout=900)).peaks
     assert sum(one.measured_bytes is None for one in peaks) == 73
     assert [one.line for one in peaks if one.measured_bytes is None and one.verdict == "fits"] == []
+    assert [one.line for one in peaks if one.measured_bytes and one.verdict == "does not fit"] == []
 
 
 def test_times_and_peaks_of_runs_are_scored_apart(tmp_path: Path) -> None:
