@@ -25,13 +25,15 @@ CONFIGS = {
     "ibm-granite/granite-3.0-3b-a800m-instruct": "granite_3.0_3b_a800m",
 }
 METHODS = {"full": "full", "moe-full": "full", "lora": "lora", "qlora-bnb": "qlora", "gptq-lora": "qlora"}
-TARGETS = {"santacoder": "c_attn"}
-"""The layers with adapters where not all of the published names exist."""
+FUSED_QKV = {"santacoder"}
+"""Models with one layer, `c_attn`, for queries, keys and values; PEFT ignores the other published names in them, and
+this name in other models."""
 POSITIONS = {"santacoder": 2048}
+SEPARATE_EXPERTS = {"mixtral_8x7b"}
 COLUMNS = (
     "model", "finetune", "lora_rank", "lora_targets", "sequence", "trainer_kernels", "optim", "fp32_logits",
-    "precision", "batch",
-    "accumulate", "device", "gpus", "sharding", "step_s", "peak_bytes", "ran_out", "source",
+    "separate_experts", "reentrant", "precision", "batch", "accumulate", "device", "gpus", "sharding",
+    "step_s", "peak_bytes", "ran_out", "source",
 )  # fmt: skip
 
 
@@ -60,19 +62,24 @@ def converted(published: Iterator[Mapping[str, str]]) -> Iterator[dict[str, str]
     for row in published:
         config, count = CONFIGS[row["model_id"]], int(row["num_gpus"])
         has_adapters = row["method"] not in ("full", "moe-full")
-        # Under FSDP with autocast the weights are held in fp32, on one GPU in the dtype that they are loaded in.
-        is_mixed = row["autocast"] != "none" and count > 1 and not row["quantization"]
+        # Under FSDP with autocast, accelerate holds trained weights in fp32 (`Accelerator.prepare_model`); frozen ones,
+        # and all on one GPU, stay in the dtype that they are loaded in.
+        is_mixed = row["autocast"] != "none" and count > 1 and not has_adapters
+        # PEFT's `prepare_model_for_kbit_training` converts what is not quantized to fp32; under FSDP it is left out.
+        is_mixed = is_mixed or (row["framework_config"] == "baseline-peft-bnb" and count == 1)
         is_packed = row["packing"] == "1"
         sequence = POSITIONS.get(config) or int(float(row["max_seq_len"] if is_packed else row["tokens_per_sample"]))
         yield {
             "model": f"hf:configs/{config}.json",
             "finetune": METHODS[row["method"]],
             "lora_rank": row["lora_r"],
-            "lora_targets": TARGETS.get(config, row["lora_targets"]) if has_adapters else "",
+            "lora_targets": " ".join(targets(row["lora_targets"], config)) if has_adapters else "",
             "sequence": str(sequence),
             "trainer_kernels": "liger" if row["liger"] == "1" else "fused" if row["fused_ops"] == "1" else "torch",
             "optim": "adamw-foreach",
             "fp32_logits": "1",
+            "separate_experts": "1" if config in SEPARATE_EXPERTS else "",
+            "reentrant": "1",
             "precision": "amp-bf16" if is_mixed else "bf16",
             "batch": row["batch_per_device"],
             "accumulate": row["grad_accum_steps"],
@@ -84,6 +91,11 @@ def converted(published: Iterator[Mapping[str, str]]) -> Iterator[dict[str, str]
             "ran_out": "1" if row["status"] == "failed" else "",
             "source": f"foundation-model-stack/fms-acceleration {COMMIT} {row['source_file']}",
         }
+
+
+def targets(published: str, config: str) -> list[str]:
+    """Return the published names that the model has."""
+    return [name for name in published.split() if (name == "c_attn") == (config in FUSED_QKV)]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -34,6 +35,7 @@ from advisor.records.device_memory import (
 from advisor.records.flag_values import single_batch_of
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
+from advisor.records.prediction import Predictions
 from advisor.records.price import Catalog
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
@@ -69,11 +71,10 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         options=options,
         job=job_for(workload, options),
     )
-    devices = [
-        device_memory(machine, workload, precision=precision, plan=plan_at(predictions, (place, 0)), batch=batch)
-        for place, (machine, precision) in enumerate(zip(machines, predictions.precisions[:, 0], strict=True))
-        if precision is not None
-    ]
+    found = partial(_on_each, machines, workload, predictions=predictions, batch=batch)
+    devices = found()
+    if question.trace_chunked is not None and any(device.verdict != "fits" for device in devices):
+        devices = found(chunked=question.trace_chunked())
     if not devices:
         generation = workload.generation
         missing = [] if generation is None else [generation.missing_kernels(machine.device) for machine in machines]
@@ -95,6 +96,29 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         notes=(*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())),
         generation=workload.generation,
     )
+
+
+def _on_each(
+    machines: Sequence[NamedMachine],
+    workload: Workload,
+    *,
+    predictions: Predictions,
+    batch: int,
+    chunked: Workload | None = None,
+) -> list[DeviceMemory]:
+    """Return the memory of the step on each machine that has the precision."""
+    return [
+        device_memory(
+            machine,
+            workload,
+            precision=precision,
+            plan=plan_at(predictions, (place, 0)),
+            batch=batch,
+            chunked=chunked,
+        )
+        for place, (machine, precision) in enumerate(zip(machines, predictions.precisions[:, 0], strict=True))
+        if precision is not None
+    ]
 
 
 def fit_on(name: str, ask: Callable[[], Question]) -> FitAnswer:
@@ -161,12 +185,28 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
 
 
 def device_memory(
-    machine: NamedMachine, workload: Workload, *, precision: Precision, plan: Plan | None, batch: int
+    machine: NamedMachine,
+    workload: Workload,
+    *,
+    precision: Precision,
+    plan: Plan | None,
+    batch: int,
+    chunked: Workload | None = None,
 ) -> DeviceMemory:
-    """Return the memory of the step on each device of a machine; `batch` is the total of its devices and passes."""
+    """Return the memory of the step on each device of a machine; `batch` is the total of its devices and passes.
+
+    `chunked` is the same step with its logits in chunks, for the remedies.
+    """
     device, plan = machine.device, plan or Plan()
     (of_pass,) = pass_batches(np.array([batch]), plan).tolist()
-    step = Step(workload=workload, batch=of_pass, width=width_of(precision, workload), kind=device.kind, plan=plan)
+    step = Step(
+        workload=workload,
+        batch=of_pass,
+        width=width_of(precision, workload),
+        kind=device.kind,
+        plan=plan,
+        chunked=chunked,
+    )
     found = memory_of_one(workload, plan, batches=np.array([float(of_pass)]), width=step.width, kind=device.kind)
     total = found.total
     has_bytes = usable_bytes(device, workload)

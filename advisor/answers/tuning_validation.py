@@ -23,6 +23,8 @@ from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.step_memory import verdict_of
 from advisor.predict.step_time import predict
+from advisor.question.early_trace import traces_fp32
+from advisor.question.fine_tuning import with_fp32_shards
 from advisor.records.device import Device, Gpu, Precision
 from advisor.records.fine_tuning import FineTuningMethod, OptimizerChoice, TrainerKernels
 from advisor.records.measurement import FailedRow, Measurement, PredictedPeak, PredictedRow
@@ -42,7 +44,7 @@ class TuningRow:
     - `model`: `hf:CONFIG.json`, relative to the file
     - `finetune`, `lora_rank`, `sequence`, `trainer_kernels`, `optim`, `keep_activations`, `accumulate`: as the
       flags; `lora_targets` separated by blanks
-    - `fp32_logits`: as of `FineTuning`
+    - `fp32_logits`, `separate_experts`, `reentrant`: as of `FineTuning`
     - `precision`: bf16, or amp-bf16 for weights in fp32 under autocast
     - `batch`: sequences of one GPU in one pass
     - `sharding`: of the GPUs of one machine, none for one GPU
@@ -58,6 +60,8 @@ class TuningRow:
     trainer_kernels: TrainerKernels = "torch"
     optim: OptimizerChoice = "adamw"
     fp32_logits: bool = False
+    separate_experts: bool = False
+    reentrant: bool | None = None
     keep_activations: bool = False
     precision: Precision = "bf16"
     batch: int
@@ -134,7 +138,8 @@ def _request(row: TuningRow, file: Path, *, timeout_s: float) -> ProfileRequest:
         optim=row.optim,
         trainer_kernels=row.trainer_kernels,
         fp32_logits=row.fp32_logits,
-        fp32_weights=row.precision not in ("bf16", "fp16"),
+        separate_experts=row.separate_experts,
+        fp32_weights=traces_fp32(row.precision, row.sharding),
         timeout_s=timeout_s,
     )
 
@@ -156,11 +161,19 @@ def prepare_tuning_runs(
                 raise UsageError(f"{row.device} does not run {row.precision}", hint="correct the row")
             if not isinstance(found, Workload):
                 raise found if isinstance(found, AdvisorError) else UsageError(str(found).strip().splitlines()[-1])
-            run = TuningRun(row=row, file=str(file), line=line, device=device, workload=found, precision=precision)
+            workload = _as_run(found, row)
+            run = TuningRun(row=row, file=str(file), line=line, device=device, workload=workload, precision=precision)
             prepared.append(run)
         except AdvisorError as error:
             prepared.append(_failed(row, file, line, reason=error.message))
     return prepared
+
+
+def _as_run(workload: Workload, row: TuningRow) -> Workload:
+    """Return the workload with what does not change its trace."""
+    workload = with_fp32_shards(workload, precision=row.precision, sharding=row.sharding)
+    tuning = workload.fine_tuning
+    return workload if tuning is None else replace(workload, fine_tuning=replace(tuning, reentrant=row.reentrant))
 
 
 def _device(row: TuningRow, catalog: Catalog) -> Device:

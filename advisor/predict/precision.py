@@ -84,7 +84,10 @@ def width_of(precision: Precision, workload: Workload | None = None) -> Width:
     A model that was traced in 16 bits keeps what its code computes in fp32, such as norms and losses.
     """
     width = _WIDTHS[precision]
-    return "traced" if width == "half" and workload is not None and workload.is_half else width
+    if workload is None or not workload.is_half:
+        return width
+    gathers_half = workload.fine_tuning is not None and workload.fine_tuning.fp32_shards
+    return "traced" if width == "half" or gathers_half else width
 
 
 def stored_dtype(operand: Operand, *, width: Width) -> str:

@@ -1,7 +1,7 @@
 """Predicts the peak memory of a step at every batch size: tensors from the trace, other parts from published sizes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -28,6 +28,9 @@ _TRACED: Mapping[MemoryPart, str] = {
 _NOT_ALLOCATED: tuple[MemoryPart, ...] = ("allocator", "process")
 _CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
 """With no kernels loaded and with all of PyTorch's kernels (pytorch/pytorch pull request 86509)."""
+_DRIVER_BYTES = 0.97e9
+"""The most that the driver reserves of a GPU's memory (NVML: `nvmlMemory_v2_t.reserved`): torch's errors find 79.1 GiB
+on cards with 80 (pixeli99/SVD_Xtend#39), 39.5 of 40 (TianheWu/CoSeR#10), 23.7 of 24 (zai-org/CogVideo#36)."""
 _CPU_PROCESS_BYTES = (0.5e9, 1.0e9)
 """Operating system, Python and torch: an idle cloud image uses 0.3 to 0.6 GB and `import torch` 0.2 to 0.4 GB."""
 _CUBLAS_BYTES = (8_519_680.0, 33_554_432.0)
@@ -42,7 +45,8 @@ _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
         "half copies": "autocast's cache of 16-bit weights",
         "workspaces": "cuBLAS 8.5 to 33.6 MB; cuDNN up to a copy of the operands of the largest convolution",
         "allocator": "memory that torch's caching allocator reserves beyond the tensors; freed when memory runs short",
-        "process": "CUDA context, 287 MB without kernels to 667 MB with all of PyTorch's",
+        "process": "CUDA context, 287 MB without kernels to 667 MB with all of PyTorch's; at most 0.97 GB reserved by "
+        "the driver, and 0.93 GB of NCCL's buffers with several GPUs",
     },
     "cpu": {
         "half copies": "autocast's cache of 16-bit weights",
@@ -125,7 +129,8 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
     parts["workspaces"] = _workspaces(rows, batches=batches, kind=kind)
     parts["allocator"] = _allocator(workload, tensors, kind=kind)
     low, high = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
-    parts["process"] = SpreadBytes.between(nothing + low, nothing + high)
+    process = SpreadBytes.between(nothing + low, nothing + high)
+    parts["process"] = process if kind == "cpu" else replace(process, high=process.high + _DRIVER_BYTES)
     return StepMemory(parts=parts, moments=worst, kind=kind)
 
 

@@ -24,6 +24,16 @@ def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[
         return None
 
 
+def gathers_half(precision: str, sharding: str) -> bool:
+    """Return whether FSDP holds shards in fp32 and computes with 16-bit weights."""
+    return precision.startswith("amp-") and sharding == "zero3"
+
+
+def traces_fp32(precision: str, sharding: str) -> bool:
+    """Return whether a model to fine-tune computes with weights in fp32."""
+    return precision not in ("auto", "half", "bf16", "fp16") and not gathers_half(precision, sharding)
+
+
 def request_of(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
     """Return the request for the child process that traces the source."""
     return ProfileRequest(
@@ -42,6 +52,6 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
         sequence=options.sequence,
         optim=options.optim,
         trainer_kernels=options.trainer_kernels,
-        fp32_weights=options.precision not in ("auto", "half", "bf16", "fp16"),
+        fp32_weights=traces_fp32(options.precision, options.sharding),
         **how,
     )

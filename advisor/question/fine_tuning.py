@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 
 from advisor.errors import UsageError
+from advisor.question.early_trace import gathers_half
 from advisor.records.flag_values import flag_name, is_given, is_workload_file
 from advisor.records.options import Options
 from advisor.records.workload import Operand, Workload
@@ -64,6 +65,7 @@ def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Optio
         raise UsageError(
             "--packing: how many samples a sequence holds is not known", hint="add --mean-tokens, or give --tokens"
         )
+    workload = with_fp32_shards(workload, precision=options.precision, sharding=options.sharding)
     if tuning.optimizer.startswith("paged-"):
         workload = _paged(workload)
     return workload, replace(
@@ -73,6 +75,17 @@ def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Optio
         checkpoint_activations=not options.keep_activations,
         precision="half" if options.precision == "auto" else options.precision,
     )
+
+
+def with_fp32_shards(workload: Workload, *, precision: str, sharding: str) -> Workload:
+    """Return the workload with its trained weights in fp32 if FSDP gathers them in 16 bits.
+
+    accelerate converts only trained weights (`Accelerator.prepare_model`): with adapters all others stay in 16 bits.
+    """
+    tuning = workload.fine_tuning
+    if tuning is None or tuning.method != "full" or not gathers_half(precision, sharding):
+        return workload
+    return replace(workload, fine_tuning=replace(tuning, fp32_shards=True))
 
 
 def _paged(workload: Workload) -> Workload:

@@ -52,7 +52,7 @@ def question_from_model(
     if flag:
         with config_source(model, flag=flag) as source:
             question = question_from_source(source, options, on=on, read_machine=read_machine)
-        return replace(question, trace_at=None, trace_fused=None)  # the source is gone
+        return replace(question, trace_at=None, trace_fused=None, trace_chunked=None)  # the source is gone
     from advisor.workload.sources.live import load_live
     from advisor.workload.trace import trace_live
 

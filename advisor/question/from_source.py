@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ def question_from_source(
     if isinstance(options, ScriptOptions):
         workload, options = as_script(workload, options)
     workload = replace(workload, assumptions=(*workload.assumptions, *recipe_notes))
+    chunked = replace(options, trainer_kernels="liger")
+    can_chunk = workload.fine_tuning is not None and chunked != options and kind is not None and kind.takes_tokens
     return question_of(
         workload,
         options,
@@ -106,6 +109,7 @@ def question_from_source(
         measuring=measuring,
         trace_at=lambda batch: _traced(request_at(batch)),
         trace_fused=(lambda: _traced(request_at(batch, "fused"))) if kind and kind.has_attention_forms else None,
+        trace_chunked=(lambda: _traced(request_of(source, chunked, batch=batch))) if can_chunk else None,
     )
 
 
@@ -119,6 +123,7 @@ def question_of(
     measuring: Measuring | None = None,
     trace_at: TraceAt | None = None,
     trace_fused: Callable[[], Workload] | None = None,
+    trace_chunked: Callable[[], Workload] | None = None,
 ) -> Question:
     """Build the question about a workload; `catalog` is without the calibrations.
 
@@ -128,6 +133,8 @@ def question_of(
     check_coverage(workload, options)
     workload, options = as_served(workload, options, engines=catalog.engines)
     workload, options = as_fine_tuned(workload, options)
+    if trace_chunked is not None:
+        trace_chunked = partial(_as_fine_tuned, trace_chunked, options)
     options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
     return Question(
@@ -139,7 +146,12 @@ def question_of(
         measuring=measuring,
         trace_at=trace_at,
         trace_fused=trace_fused,
+        trace_chunked=trace_chunked,
     )
+
+
+def _as_fine_tuned(trace: Callable[[], Workload], options: Options) -> Workload:
+    return as_fine_tuned(trace(), options)[0]
 
 
 def _traced(request: ProfileRequest) -> Workload:

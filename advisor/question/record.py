@@ -34,6 +34,8 @@ class Question:
     """Needed for models whose dimensions are not affine in the batch."""
     trace_fused: Callable[[], Workload] | None = None
     """Traces the model again with fused attention, where its source offers that."""
+    trace_chunked: Callable[[], Workload] | None = None
+    """Traces a language model to fine-tune again with its logits in chunks, unless they are already."""
 
     def without_machine(self) -> "Question":
         """Return the question about offers only, at the batch that was traced; calibrations stay in force."""

@@ -18,8 +18,8 @@ MemoryPart = Literal[
     "workspaces", "allocator", "process",
 ]  # fmt: skip
 RemedyName = Literal[
-    "half precision", "narrow weights", "activation checkpointing", "gradient accumulation", "8-bit optimizer",
-    "sharding",
+    "half precision", "narrow weights", "chunked logits", "activation checkpointing", "gradient accumulation",
+    "8-bit optimizer", "sharding",
 ]  # fmt: skip
 
 

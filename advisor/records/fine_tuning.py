@@ -24,7 +24,10 @@ class FineTuning:
     - `targets`: names of the layers with adapters; "auto": those that PEFT chooses; "all-linear": all but the output
     - `sequence`: tokens of a sample
     - `fp32_weights`: the weights are held in fp32, as under autocast, not in bf16
+    - `fp32_shards`: each GPU holds its shard of the trained weights in fp32, and FSDP gathers it in 16 bits
     - `fp32_logits`: a fused loss takes an fp32 copy of the logits, as before transformers 4.45
+    - `separate_experts`: experts have linear layers of their own, as before transformers 5, and run one after the other
+    - `reentrant`: checkpoints are reentrant, as transformers' were by default before version 5; None if not known
     - `trained_count`: number of trained parameters, known after the trace
     """
 
@@ -35,7 +38,10 @@ class FineTuning:
     optimizer: OptimizerChoice = "adamw"
     kernels: TrainerKernels = "torch"
     fp32_weights: bool = False
+    fp32_shards: bool = False
     fp32_logits: bool = False
+    separate_experts: bool = False
+    reentrant: bool | None = None
     trained_count: int = 0
 
     @property

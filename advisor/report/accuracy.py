@@ -1,9 +1,11 @@
 """Makes the answer on the accuracy of predictions, its JSON, and the report's section on it."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
+from advisor.records.device_memory import Verdict
 from advisor.records.generation import Generation
 from advisor.records.measurement import Accuracy, FailedRow, Known, Score, ScoredGroup
 from advisor.records.report_contents import AccuracyGroup
@@ -26,6 +28,7 @@ _WITHOUT_OWN_LEGEND = "bare: the mean error without the ratios that `advise fit-
 _REPORTED: Mapping[str, str] = {"": "all", "device": "device", "known": "known", "kind": "kind", "mode": "mode"}
 """The groupings shown in a report."""
 _KNOWN: Sequence[str] = get_args(Known)
+_VERDICTS: Mapping[Verdict, str] = {"fits": "fit", "tight": "may or may not fit", "does not fit": "do not fit"}
 SERVED_ACCURACY = (
     "vLLM 0.22.1 on machines of shapes left out of the fit: time per output token with one request is off by 6 % "
     "on GPUs (69 rows), and by 13, 12, 14, 14 and 26 % on CPUs with AMX, AVX-512 with bf16, AVX-512, AVX2 and on "
@@ -127,10 +130,11 @@ def peak_sentences(accuracy: Accuracy) -> Iterable[str]:
         error = sum(abs(ratio - 1) for ratio in ratios) / len(ratios)
         bias = math.exp(sum(map(math.log, ratios)) / len(ratios)) - 1
         yield f"Mean error {format_ratio(error)} over {len(ratios):,} runs, bias {bias * 100:+.1f} %."
-    failed = [one for one in accuracy.peaks if one.measured_bytes is None]
-    if failed:
-        wrong = sum(one.verdict == "fits" for one in failed)
-        yield f"{len(failed):,} runs failed; {wrong:,} of them would fit by the prediction."
+    for what, has_peak in (("ran", True), ("failed", False)):
+        verdicts = Counter(one.verdict for one in accuracy.peaks if (one.measured_bytes is not None) == has_peak)
+        if verdicts:
+            parts = [f"{verdicts[verdict]:,} {words}" for verdict, words in _VERDICTS.items() if verdicts[verdict]]
+            yield f"{verdicts.total():,} runs {what}; by the prediction {', '.join(parts)}."
 
 
 def _by_grouping(groups: Iterable[ScoredGroup]) -> dict[str, list[ScoredGroup]]:

@@ -39,6 +39,8 @@ class Step:
     width: Width
     kind: DeviceKind
     plan: Plan = _ALONE
+    chunked: Workload | None = None
+    """The same step of a language model with its logits in chunks, if that has been traced."""
 
     @cached_property
     def peak(self) -> SpreadBytes:
@@ -103,7 +105,15 @@ def _largest(step: Step, end: str, *, memory_bytes: float) -> int:
 def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:
     """Yield the changes that save memory on this step, cheapest first."""
     needed_bytes = step.peak.mid[0]
-    for remedy in (_half_precision, _narrow_weights, _eight_bit_optimizer, _accumulation, _checkpointing, _sharding):
+    for remedy in (
+        _half_precision,
+        _narrow_weights,
+        _chunked_logits,
+        _eight_bit_optimizer,
+        _accumulation,
+        _checkpointing,
+        _sharding,
+    ):
         changed = remedy(step, device)
         if changed is not None and changed.step.peak.mid[0] < needed_bytes:
             yield changed
@@ -130,6 +140,14 @@ def _narrow_weights(step: Step, device: Device) -> Remedied | None:
         return None
     narrow = with_weights(step.workload, weights)
     return Remedied(name="narrow weights", change=f"--weights {weights}", step=replace(step, workload=narrow))
+
+
+def _chunked_logits(step: Step, device: Device) -> Remedied | None:
+    """Multiply with the output layer and take the loss in chunks of tokens, so that all logits are never held."""
+    if step.chunked is None:
+        return None
+    change = "logits in chunks (--trainer-kernels liger)"
+    return Remedied(name="chunked logits", change=change, step=replace(step, workload=step.chunked, chunked=None))
 
 
 def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:

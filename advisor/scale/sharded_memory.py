@@ -7,6 +7,8 @@ et al., 2016.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+import numpy as np
+
 from advisor.predict.blocks import innermost, is_of_experts, outermost
 from advisor.predict.precision import Width
 from advisor.predict.row_work import constant_bytes, is_constant
@@ -19,6 +21,12 @@ from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workl
 _STATES = ("parameters", "gradients", "optimizer_state")
 _STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
 """The sharding levels at which a GPU holds only its shard of each state."""
+_NCCL_BYTES = 0.93e9
+"""The most that a communicator holds on each GPU: a process with one was seen at 1.6 GB (NVIDIA/nccl#864), less its
+context."""
+_FRAGMENTED_RATIO = 0.24
+"""The share of reserved memory that torch's allocator may be unable to use when large models are trained with sharding
+and recomputation: the middle between the mean of eight models, 15 %, and the most, 33 % (Guo et al., GMLake, 2024)."""
 
 
 def memory_of_one(
@@ -26,19 +34,56 @@ def memory_of_one(
 ) -> StepMemory:
     """Return the peak memory of the fullest device; `batches` are the samples of one device in one pass.
 
-    If other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`).
+    If other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`); a
+    model with `fp32_shards` was traced as it computes. Where it is not known whether checkpoints are reentrant, what
+    reentrant ones hold raises only the upper bound.
     """
-    has_masters = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
-    lines = tuple(_line(line, workload, plan, state_ratio=2.0 if has_masters else 1.0) for line in workload.memory)
-    held = replace(workload, memory=lines, rows=tuple(_stepped_part(row, plan) for row in workload.rows))
-    return step_memory(held, batches=batches, width="half" if has_masters else width, kind=kind)
+    tuning = workload.fine_tuning
+    memory = _of_one(workload, plan, batches=batches, width=width, kind=kind)
+    if tuning is None or tuning.reentrant is not None or not _may_hold_inputs(workload, plan):
+        return memory
+    reentrant = replace(workload, fine_tuning=replace(tuning, reentrant=True))
+    most = _of_one(reentrant, plan, batches=batches, width=width, kind=kind)
+    usual = memory.parts["activations"]
+    high = usual.high + np.maximum(0.0, most.total.high - memory.total.high)
+    return replace(memory, parts={**memory.parts, "activations": replace(usual, high=high)})
 
 
-def _stepped_part(row: Row, plan: Plan) -> Row:
-    """Return an optimizer's row with only the elements that this GPU updates; other rows unchanged."""
+def _may_hold_inputs(workload: Workload, plan: Plan) -> bool:
+    """Return whether reentrant checkpoints would keep the input of each block, and its gradient, through backward.
+
+    FSDP frees the parameters of a block without trained ones by a hook on the block's inputs
+    (`_register_post_backward_reshard_only_hook`). A reentrant checkpoint gives it detached copies of the inputs, and
+    the hook's references hold these and their gradients until the whole backward pass is done.
+    """
+    tuning = workload.fine_tuning
+    is_frozen = tuning is not None and tuning.method != "full"
+    return is_frozen and plan.checkpoint_activations and plan.sharding == "zero3" and plan.data > 1
+
+
+def _of_one(workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
+    gathers_half = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
+    has_shards = workload.fine_tuning is not None and workload.fine_tuning.fp32_shards
+    state_ratio = 2.0 if gathers_half or has_shards else 1.0
+    lines = tuple(_line(line, workload, plan, state_ratio=state_ratio) for line in workload.memory)
+    rows = tuple(_stepped_part(row, plan, size_ratio=2.0 if has_shards else 1.0) for row in workload.rows)
+    held = replace(workload, memory=lines, rows=rows)
+    memory = step_memory(held, batches=batches, width="half" if gathers_half else width, kind=kind)
+    if plan.gpu_count == 1:
+        return memory
+    process, allocator = memory.parts["process"], memory.parts["allocator"]
+    parts = {**memory.parts, "process": replace(process, high=process.high + _NCCL_BYTES)}
+    if plan.sharding == "zero3" and plan.checkpoint_activations:
+        lost = memory.allocated * _FRAGMENTED_RATIO / (1 - _FRAGMENTED_RATIO)
+        parts["allocator"] = replace(allocator, high=np.maximum(allocator.high, lost))
+    return replace(memory, parts=parts)
+
+
+def _stepped_part(row: Row, plan: Plan, *, size_ratio: float) -> Row:
+    """Return an optimizer's row with the elements that this GPU updates, of another size; other rows unchanged."""
     if row.op != "optimizer":
         return row
-    parts = plan.tensor * plan.pipeline * (plan.data if plan.sharding != "none" else 1)
+    parts = plan.tensor * plan.pipeline * (plan.data if plan.sharding != "none" else 1) / size_ratio
     return replace(row, attributes={**row.attributes, "element_count": attribute(row, "element_count") / parts})
 
 
@@ -47,10 +92,10 @@ def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: floa
     line = _accumulated(line, workload, plan)
     line = _inside_blocks(line, workload, plan)
     line = _expert_part(line, workload, plan.expert)
-    line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor)))
+    line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor) * state_ratio))
     line = _cache_part(line, workload, plan.tensor)
     line = _stage(line, plan)
-    return _data_part(line, workload, plan, state_ratio=state_ratio)
+    return _data_part(line, workload, plan)
 
 
 def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
@@ -70,7 +115,7 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
     if workload.mode == "inference" or not blocks or line.phase == "optimizer":
         return line
     if plan.checkpoint_activations:
-        return _checkpointed(line, workload, ways=plan.tensor)
+        return _checkpointed(line, workload, plan)
     kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))
     if plan.tensor == 1 or _size(line.activations) < _size(kept):  # in the second case backward is partly done
         return line
@@ -78,11 +123,11 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
     return replace(line, activations=added([line.activations, scaled(inside, 1 / plan.tensor - 1)]))
 
 
-def _checkpointed(line: MemoryLine, workload: Workload, *, ways: int) -> MemoryLine:
-    """Keep only the results of checkpointed blocks, and all activations of one block at a time, divided `ways` ways.
+def _checkpointed(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
+    """Keep only the results of checkpointed blocks, and all activations of one block at a time, divided among GPUs.
 
-    At a moment of backward, the blocks that are done hold nothing any more. Tensors outside of blocks, such as logits,
-    are freed before the first block is recomputed.
+    At a moment of backward, the blocks that are done hold nothing any more, unless their inputs are held. Tensors
+    outside of blocks, such as logits, are freed before the first block is recomputed.
     """
     blocks = checkpointed_blocks(workload)
     kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))
@@ -92,7 +137,12 @@ def _checkpointed(line: MemoryLine, workload: Workload, *, ways: int) -> MemoryL
     left_ratio = min(1.0, max(0.0, (_size(line.activations) - outside) / max(1.0, _size(kept))))
     largest = max(blocks, key=lambda one: _size(one.largest_kept))
     inside = added([largest.largest_kept, scaled(largest.results, -2.0 / largest.count)])
-    of_block = added([largest.largest_kept, scaled(inside, 1 / ways - 1)])
+    of_block = added([largest.largest_kept, scaled(inside, 1 / plan.tensor - 1)])
+    tuning = workload.fine_tuning
+    if line.phase == "backward" and tuning is not None and tuning.reentrant and _may_hold_inputs(workload, plan):
+        # In the last block, gradients of all inputs but its own and that of the block just done, which is in use.
+        count = sum(one.count for one in blocks)
+        of_block = added([of_block, scaled(results, max(0, count - 2) / count)])
     beyond = scaled(of_block, max(0.0, 1 - outside / max(1.0, _size(of_block))))
     activations = added([line.activations, scaled(kept, -left_ratio), scaled(results, left_ratio), beyond])
     return replace(line, activations=activations) if _size(activations) < _size(line.activations) else line
@@ -151,11 +201,11 @@ def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
     return replace(held, activations=activations, kv_cache=scaled(line.kv_cache, part))
 
 
-def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
+def _data_part(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
     """Keep the shards of this GPU, and add FSDP's gathered parameters or DDP's buckets, which hold all gradients."""
     if plan.data == 1 or workload.mode == "inference":
         return line
-    part, ways = state_ratio / plan.data, plan.tensor
+    part, ways = 1 / plan.data, plan.tensor
     held = _states(line, {name: part if plan.sharding in _STAGES_OF[name] else 1.0 for name in _STATES})
     if plan.sharding == "none":
         gradients = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)

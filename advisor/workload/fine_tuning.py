@@ -58,6 +58,10 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
     """
     model, method = loaded.model, fine_tuning.method
     output = _output_layer(model)
+    experts = list(_experts(model))
+    if fine_tuning.separate_experts:
+        for owner, name, module in experts:
+            setattr(owner, name, SeparateExperts(module))
     if not fine_tuning.fp32_weights:
         _cast(model)
         loaded = replace(loaded, make_inputs=_casting(loaded.make_inputs))
@@ -73,7 +77,7 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
         loaded,
         frees_output=True,
         optimizer=loaded.optimizer or OPTIMIZERS[fine_tuning.optimizer],
-        notes=(*loaded.notes, _summary(model, fine_tuning)),
+        notes=(*loaded.notes, _summary(model, fine_tuning), *_notes_on_experts(experts, fine_tuning)),
     )
     if fine_tuning.kernels == "torch":
         return loaded
@@ -83,7 +87,9 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
 class AdaptedLinear(nn.Module):
     """A linear layer with a low-rank adapter: W x + s B A x. The adapter has fp32 weights, used in the input's dtype.
 
-    PEFT keeps adapters of 16-bit models in fp32 (`autocast_adapter_dtype`), and autocast casts them.
+    PEFT keeps adapters of 16-bit models in fp32 (`autocast_adapter_dtype`), and autocast casts them. It casts the input
+    to fp32, which autocast undoes, so that every adapter keeps a copy of its own; with weights in 4 bits it copies the
+    base layer's output instead (`peft/tuners/lora/bnb.py`).
     """
 
     def __init__(self, base: nn.Module, in_features: int, out_features: int, *, rank: int) -> None:
@@ -95,10 +101,15 @@ class AdaptedLinear(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Add the adapter's output to that of the base layer."""
-        narrow = functional.linear(states, self.lora_A.to(states.dtype))
+        result: torch.Tensor = self.base_layer(states)
+        if isinstance(self.base_layer, QuantizedLinear):
+            own = states
+            result = result.clone()
+        else:
+            own = states.to(self.lora_A.dtype).to(states.dtype)
+        narrow = functional.linear(own, self.lora_A.to(states.dtype))
         wide = functional.linear(narrow, self.lora_B.to(states.dtype))
-        result: torch.Tensor = self.base_layer(states) + wide * _ADAPTER_SCALE
-        return result
+        return result + wide * _ADAPTER_SCALE
 
 
 class QuantizedLinear(nn.Module):
@@ -117,9 +128,41 @@ class QuantizedLinear(nn.Module):
         self.bias = layer.bias
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Multiply with the dequantized weights."""
-        product = applied(_QuantizedProduct, states, self.packed, self.scales, self.rows, self.columns)
-        result: torch.Tensor = product if self.bias is None else product + self.bias
+        """Multiply with the dequantized weights; the result has the dtype of `states` (bitsandbytes: `Linear4bit`)."""
+        narrow = states.to(_DTYPE)
+        product = applied(_QuantizedProduct, narrow, self.packed, self.scales, self.rows, self.columns)
+        result: torch.Tensor = product if self.bias is None else product + self.bias.to(_DTYPE)
+        return result.to(states.dtype)
+
+
+class SeparateExperts(nn.Module):
+    """Experts that run one after the other, each with its own linear layers, as before transformers 5."""
+
+    def __init__(self, experts: Any) -> None:
+        super().__init__()
+        count, width, inner = experts.down_proj.shape
+        device = experts.down_proj.device
+
+        def linear(columns: int, rows: int) -> nn.Linear:
+            return nn.Linear(columns, rows, bias=False, device=device, dtype=experts.down_proj.dtype)
+
+        self.gates = nn.ModuleList(linear(width, inner) for _ in range(count))
+        self.ups = nn.ModuleList(linear(width, inner) for _ in range(count))
+        self.downs = nn.ModuleList(linear(inner, width) for _ in range(count))
+        self.activation = experts.act_fn
+
+    def forward(self, states: torch.Tensor, chosen: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        """Add up what the chosen experts of each token return; states (tokens, width), chosen (tokens, experts).
+
+        Every expert is taken to be chosen equally often.
+        """
+        result = torch.zeros_like(states)
+        choices = chosen.flatten().argsort().chunk(len(self.gates))
+        for choice, gate, up, down in zip(choices, self.gates, self.ups, self.downs, strict=True):
+            token = choice // chosen.shape[-1]
+            own = states[token]
+            outputs = down(self.activation(gate(own)) * up(own)) * shares.flatten()[choice, None]
+            result.index_add_(0, token, outputs.to(states.dtype))
         return result
 
 
@@ -176,6 +219,24 @@ def _summary(model: nn.Module, fine_tuning: FineTuning) -> str:
     frozen = "" if fine_tuning.method == "full" else ", the others frozen"
     stored = {"qlora": " in 4 bits (NF4)", "lora": " in bf16"}.get(fine_tuning.method, "")
     return f"{how}: {trained:,} parameters are trained{frozen}{stored}"
+
+
+def _experts(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any]]:
+    """Yield each module whose parameters stack all experts, as since transformers 5, with its owner and name there."""
+    for module in model.modules():
+        for name, child in module.named_children():
+            stacked = child._parameters.get("gate_up_proj"), child._parameters.get("down_proj")
+            if all(one is not None and one.dim() == 3 for one in stacked) and not getattr(child, "has_bias", False):
+                yield module, name, child
+
+
+def _notes_on_experts(experts: Sequence[Any], fine_tuning: FineTuning) -> tuple[str, ...]:
+    if not experts or fine_tuning.method != "qlora" or fine_tuning.separate_experts:
+        return ()
+    return (
+        "experts stay in 16 bits: bitsandbytes quantizes linear layers, and since transformers 5 a layer's experts "
+        "are one parameter",
+    )
 
 
 def _cast(model: nn.Module) -> None:

@@ -26,6 +26,8 @@ class LoadedModel:
     """The default batch size."""
     batch_is_fixed: bool = False
     """No other batch size works."""
+    is_affine: bool = False
+    """All dimensions are known to grow as a + b x batch, so a third trace need not check it."""
     loss: Callable[[Any, Any], torch.Tensor] | None = None
     """`loss(output, batch)` returns a scalar; `batch` is what `example_inputs` returned. None: see `loss_of`."""
     optimizer: Callable[[Any], torch.optim.Optimizer] | None = None

@@ -102,6 +102,7 @@ class ProfileRequest:
     trainer_kernels: TrainerKernels = "torch"
     fp32_weights: bool = False
     fp32_logits: bool = False
+    separate_experts: bool = False
 
     @property
     def fine_tuning(self) -> FineTuning | None:
@@ -117,6 +118,7 @@ class ProfileRequest:
             kernels=self.trainer_kernels,
             fp32_weights=self.fp32_weights,
             fp32_logits=self.fp32_logits,
+            separate_experts=self.separate_experts,
         )
 
     @property

@@ -127,6 +127,8 @@ class _Tracer:
         base = min(self._loaded.batch, _CPU_STEP_BATCH) if self._method == "cpu_step" else self._loaded.batch
         # A batch of one may take other paths through torch (squeezes, strides), so it is derived from larger ones.
         batches = [2, 4, 3] if base == 1 else [base, 2 * base, 3 * base]
+        if self._loaded.is_affine and self._method == "fake":
+            batches = batches[:2]
         try:
             steps = [self._step(size) for size in batches]
         except Exception as error:  # the user's code, which may accept only its own batch size

@@ -43,6 +43,15 @@ def test_the_shipped_runs_are_read_and_failed_ones_have_no_time() -> None:
     assert all((row.step_s is None) == row.ran_out for row in rows)
 
 
+@pytest.mark.slow
+def test_no_shipped_run_that_ran_out_is_said_to_fit() -> None:
+    pytest.importorskip("transformers")
+    peaks = validate([SHIPPED], Options(timeout=900)).peaks
+    assert sum(one.measured_bytes is None for one in peaks) == 73
+    assert [one.line for one in peaks if one.measured_bytes is None and one.verdict == "fits"] == []
+    assert [one.line for one in peaks if one.measured_bytes and one.verdict == "does not fit"] == []
+
+
 def test_times_and_peaks_of_runs_are_scored_apart(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     rows = (

@@ -1,10 +1,13 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.predict.step_memory import StepMemory
+from advisor.records.fine_tuning import FineTuning
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding
 from advisor.records.workload import StoredBytes, Workload
@@ -56,6 +59,57 @@ def test_checkpoints_keep_what_blocks_hand_on_and_one_block() -> None:
     # 5 outside of blocks and 8 of results a sample; the block's 10 come when the 5 are gone.
     plan = Plan(data=4, sharding="zero3", checkpoint_activations=True)
     assert tensor_bytes(plan) == 120 + 280 + 240 + 2 * (8 + 10)
+
+
+CHECKPOINTED = Plan(data=4, sharding="zero3", checkpoint_activations=True)
+
+
+def tuned(**how: Any) -> StepMemory:
+    """At batch 10, where the checkpoints decide."""
+    toy = workload(fine_tuning=FineTuning(**{"method": "lora", **how}))
+    return memory_of_one(toy, CHECKPOINTED, batches=np.array([10.0]), width="full")
+
+
+def test_reentrant_checkpoints_of_frozen_blocks_hold_gradients_of_the_inputs_too() -> None:
+    # Four blocks hand on 2 each a sample: the gradients of all but the last block's input and the one in use.
+    held = float(tuned(reentrant=True).allocated[0] - tuned(reentrant=False).allocated[0])
+    assert held == 10 * 2 * (4 - 2)
+    trained = tuned(reentrant=True, method="full").allocated[0]
+    assert trained == tuned(reentrant=False).allocated[0]
+
+
+def test_where_checkpoints_may_be_reentrant_only_the_upper_bound_grows() -> None:
+    unknown, without, held = tuned(), tuned(reentrant=False), tuned(reentrant=True)
+    assert (unknown.total.low[0], unknown.total.mid[0]) == (without.total.low[0], without.total.mid[0])
+    assert unknown.total.high[0] == pytest.approx(held.total.high[0])
+    assert held.total.high[0] > without.total.high[0]
+
+
+def test_shards_in_fp32_are_twice_as_large_as_the_16_bits_that_were_traced() -> None:
+    def states(*, has_shards: bool) -> float:
+        toy = workload(fine_tuning=FineTuning(method="full", fp32_shards=has_shards))
+        parts = memory_of_one(toy, CHECKPOINTED, batches=np.array([2.0]), width="traced").parts
+        return float(parts["parameters"].mid[0] + parts["optimizer state"].mid[0])
+
+    # 120 of parameters and 240 of state in a shard; the 280 that are gathered are as wide as before.
+    assert states(has_shards=False) == 120 + 240 + 280
+    assert states(has_shards=True) == 2 * (120 + 240) + 280
+
+
+def test_communicators_of_several_gpus_may_hold_buffers() -> None:
+    def high(plan: Plan) -> float:
+        return float(memory_of_one(workload(), plan, batches=np.array([2.0]), width="full").parts["process"].high[0])
+
+    assert high(Plan(data=2)) == high(Plan(tensor=4)) == pytest.approx(high(Plan(accumulate=2)) + 0.93e9)
+
+
+def test_sharded_steps_with_checkpoints_may_lose_24_percent_of_what_is_reserved() -> None:
+    def of_allocator(plan: Plan) -> float:
+        memory = memory_of_one(workload(), plan, batches=np.array([2.0]), width="full")
+        return float(memory.parts["allocator"].high[0] / memory.allocated[0])
+
+    assert of_allocator(CHECKPOINTED) == pytest.approx(0.24 / 0.76)
+    assert of_allocator(replace(CHECKPOINTED, sharding="zero1")) < 0.01
 
 
 def test_tensor_parallelism_divides_the_blocks_and_what_they_make_inside() -> None:

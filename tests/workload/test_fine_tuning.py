@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 from advisor.errors import LoadError
 from advisor.ops.evaluate import row_cost
 from advisor.predict.step_memory import gradient_bytes, optimizer_rows
-from advisor.records.fine_tuning import FineTuning, OptimizerChoice, TrainerKernels
+from advisor.records.fine_tuning import FineTuning, FineTuningMethod, OptimizerChoice, TrainerKernels
 from advisor.records.workload import Phase, Workload
 from advisor.workload import sources
 from advisor.workload.fine_tuning import fine_tuned
@@ -126,6 +127,17 @@ def of_llama(tmp_path: Path, **how: Any) -> Workload:
     return trace(fine_tuned(loaded, FineTuning(**{"method": "lora", **how})), mode="training", batch=None)
 
 
+@pytest.mark.parametrize("kernels", ["torch", "liger"])
+def test_two_batches_say_the_same_as_three(kernels: TrainerKernels, tmp_path: Path) -> None:
+    loaded = sources.load(config(tmp_path), mode="training", specs=(), tokens=TOKENS)
+    tuned = fine_tuned(loaded, FineTuning(method="lora", kernels=kernels))
+    two, three = (
+        trace(replace(tuned, is_affine=is_affine), mode="training", batch=None) for is_affine in (True, False)
+    )
+    assert (len(two.traced_batches), len(three.traced_batches)) == (2, 3)
+    assert two == replace(three, traced_batches=two.traced_batches)
+
+
 def test_default_targets_are_those_of_peft(tmp_path: Path) -> None:
     found = of_llama(tmp_path, rank=4)
     # q_proj 64 -> 64 and v_proj 64 -> 32 in each layer.
@@ -135,6 +147,54 @@ def test_default_targets_are_those_of_peft(tmp_path: Path) -> None:
 def test_blocks_hold_their_results_for_checkpointing(tmp_path: Path) -> None:
     (blocks,) = of_llama(tmp_path).blocks
     assert blocks.results.other[1] == LAYERS * TOKENS * WIDTH * 2  # bf16, though norms keep an fp32 copy
+
+
+def test_each_adapter_keeps_a_copy_of_its_input_unless_the_weights_are_in_4_bits(tmp_path: Path) -> None:
+    def kept(method: FineTuningMethod) -> float:
+        (blocks,) = of_llama(tmp_path, method=method, targets=("q_proj", "k_proj", "v_proj")).blocks
+        return blocks.kept.other[1]
+
+    # Three adapters have one input: PEFT casts it to fp32 for each, and autocast casts these back to bf16.
+    assert kept("lora") - kept("qlora") == LAYERS * 2 * TOKENS * WIDTH * 2
+
+
+def mixture(tmp_path: Path, **how: Any) -> Workload:
+    settings = {
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": WIDTH,
+        "intermediate_size": INNER, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "vocab_size": VOCABULARY, "num_local_experts": 4, "num_experts_per_tok": 2,
+    }  # fmt: skip
+    (tmp_path / "mixture.json").write_text(json.dumps(settings))
+    loaded = sources.load(f"hf:{tmp_path / 'mixture.json'}", mode="training", specs=(), tokens=TOKENS)
+    return trace(fine_tuned(loaded, FineTuning(method="qlora", **how)), mode="training", batch=None)
+
+
+def test_experts_are_in_4_bits_where_they_have_linear_layers_of_their_own(tmp_path: Path) -> None:
+    # Four experts with gate, up and down of 64 x 128: two bytes a weight in one parameter of the layer, or half a
+    # byte, one for each 64 weights, and for each of the 12 matrices 4 for the scale of these scales.
+    weights = 4 * 3 * WIDTH * INNER
+    stacked, separate = mixture(tmp_path), mixture(tmp_path, separate_experts=True)
+    saved = 2 * weights - (weights / 2 + weights / 64 + 12 * 4)
+    assert stacked.parameter_bytes - separate.parameter_bytes == saved
+    assert any("experts" in note for note in stacked.assumptions)
+    assert not any("16 bits" in note for note in separate.assumptions)
+    # Of 16 tokens, each with two experts, each of the four experts has 8 a sample, in forward of two FLOP a weight.
+    ups = sum(
+        row.count * row_cost(row, batch=BATCH).flops
+        for row in separate.rows
+        if "experts" in row.module and row.family == "matmul" and row.phase == "forward"
+    )
+    assert ups == BATCH * 8 * 2 * weights
+
+
+def test_what_is_not_quantized_may_be_in_fp32(tmp_path: Path) -> None:
+    """As PEFT's `prepare_model_for_kbit_training` makes it: here embeddings, output layer and five norms."""
+    in_16_bits, in_32_bits = (of_llama(tmp_path, method="qlora", fp32_weights=fp32) for fp32 in (False, True))
+    others = 2 * VOCABULARY * WIDTH + 5 * WIDTH
+    assert in_32_bits.parameter_bytes - in_16_bits.parameter_bytes == 2 * others
+    (narrow,), (wide,) = in_16_bits.blocks, in_32_bits.blocks
+    # Blocks hand on fp32, which autocast leaves as it is.
+    assert (narrow.results.other[1], wide.results.full[1]) == (LAYERS * TOKENS * WIDTH * 2, LAYERS * TOKENS * WIDTH * 4)
 
 
 def logits_made(workload: Workload) -> set[str]:

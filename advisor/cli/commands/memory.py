@@ -34,8 +34,8 @@ def command(asked: Asked, output: Output, on: tuple[str, ...]) -> int:
 
     For each device, the answer shows the peak memory with its range, the verdict (fits, tight, does not fit) and the
     largest batch. For the device closest to its limit, it also shows the parts of the peak, and what half precision, an
-    8-bit optimizer, gradient accumulation, activation checkpointing and sharding would save on this model. --on takes
-    the same names as in "advise explain".
+    8-bit optimizer, logits in chunks, gradient accumulation, activation checkpointing and sharding would save on this
+    model. --on takes the same names as in "advise explain".
 
     \b
     Examples:

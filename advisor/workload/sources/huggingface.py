@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +79,14 @@ def load(
     def trainers_inputs(batch: int = _TRAINERS_BATCH) -> dict[str, torch.Tensor]:
         return example_inputs(batch)
 
-    return load_live(
+    loaded = load_live(
         model,
         trainers_inputs if tokens else example_inputs,
         name=name,
         loss=(lambda output, batch: output.loss) if labels else None,
         notes=(note,),
     )
+    return replace(loaded, is_affine=tokens is not None)
 
 
 def quiet_transformers() -> Any:
