@@ -165,11 +165,19 @@ CPU_SPECIFICATIONS = {"Intel": "Intel ARK", "AMD": "AMD product page"}
 NEEDLESS_IN_CPU_NAME = re.compile(r"^Core |^Xeon (?=E5)|^Ryzen (?=Threadripper)|(?<=^Ryzen) \d| Gold| Platinum| PRO")
 """Parts of a name that do not distinguish models."""
 
-GPU_SHARES = {
-    # Sizes with a fraction of a GPU, where the published data has a whole one (Microsoft Learn, NVadsA10 v5 series).
-    "Standard_NV6ads_A10_v5": "1/6",
-    "Standard_NV12ads_A10_v5": "1/3",
-    "Standard_NV18ads_A10_v5": "1/2",
+GPU_PARTS = {
+    # Sizes with a part of a GPU, by their id in gpu_parts.yaml. nvidia-smi reports L4-3Q, -6Q and -12Q (SpareCores);
+    # the published data counts one whole A10 (Microsoft Learn, NVadsA10 v5 series) and shares of an RTX PRO 6000.
+    "g6f.large": "l4-3q",
+    "g6f.xlarge": "l4-3q",
+    "g6f.2xlarge": "l4-6q",
+    "g6f.4xlarge": "l4-12q",
+    "Standard_NV6ads_A10_v5": "a10-4q",
+    "Standard_NV12ads_A10_v5": "a10-8q",
+    "Standard_NV18ads_A10_v5": "a10-12q",
+    "g4-standard-6": "rtx-pro-6000-blackwell-server-12q",
+    "g4-standard-12": "rtx-pro-6000-blackwell-server-24q",
+    "g4-standard-24": "rtx-pro-6000-blackwell-server-48q",
 }
 
 SOURCE_KEYS = (
@@ -528,8 +536,10 @@ def machine_of(
 
 
 def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str, Any]:
-    """Return the id of the GPU and its count or share, or the name of another accelerator and its count."""
-    share = GPU_SHARES.get(row["instance_type"])
+    """Return the id of the GPU or its part and their count, or the name of another accelerator and its count."""
+    if part := GPU_PARTS.get(row["instance_type"]):
+        return {"gpu": part, "gpu_count": 1}
+    share = None
     count = row["accelerator_count"]
     if not count.isdigit():
         share = count

@@ -40,6 +40,7 @@ from advisor.records.flag_values import single_batch_of
 from advisor.records.machine import LOCAL
 from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
+from advisor.report.device_notes import leading_devices, part_notes
 from advisor.report.rejection_text import local_notes, rejections
 from advisor.scale.context_sweep import sweep_contexts
 from advisor.scale.machine_sweep import sweep_machines
@@ -156,6 +157,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         notes=(
             *overlay_notes(catalog),
             *ranking.notes,
+            *part_notes(leading_devices(ranking.quotes), catalog.gpus),
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation)),

@@ -78,10 +78,16 @@ def _named_device(catalog: Catalog, name: str) -> Gpu | Cpu | None:
 def _named_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
     devices, plain, words = _devices(catalog), _plain(name), _words(name)
     exact = [device for device in devices if plain in (_plain(device.id), _plain(device.name))]
-    found = exact or [device for device in devices if words and words <= _words(device.id)]
+    alike = [device for device in devices if words and words <= _words(device.id)]
+    # "A100" means whole cards, "A100 1g.10gb" parts of them.
+    found = exact or [device for device in alike if not _is_part(device)] or alike
     if not found and (named := _named_device(catalog, name)):
         found = [named]
     return tuple(found)
+
+
+def _is_part(device: Gpu | Cpu) -> bool:
+    return isinstance(device, Gpu) and device.part_of is not None
 
 
 def _unknown_device_error(catalog: Catalog, name: str) -> UsageError:

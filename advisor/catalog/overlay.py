@@ -28,6 +28,7 @@ class Layer:
     name: str
     gpus: tuple[Path, ...] = ()
     cpus: tuple[Path, ...] = ()
+    gpu_parts: Path | None = None
     efficiencies: tuple[Path, ...] = ()
     engines: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
@@ -47,7 +48,7 @@ class Layer:
         """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.engines, *self.prices)
         prices = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.api_prices)
-        single = (*prices, self.gpu_power, self.cpu_power, self.grid, self.wheels)
+        single = (self.gpu_parts, *prices, self.gpu_power, self.cpu_power, self.grid, self.wheels)
         yield from (file for file in single if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
@@ -125,6 +126,7 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
         name=name,
         gpus=_yaml_files(folder / "devices/gpu"),
         cpus=_yaml_files(folder / "devices/cpu"),
+        gpu_parts=present("gpu_parts.yaml"),
         efficiencies=_yaml_files(folder / "efficiency"),
         engines=_yaml_files(folder / "engines"),
         prices=_yaml_files(folder / "prices"),

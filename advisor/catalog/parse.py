@@ -21,6 +21,7 @@ from advisor.catalog.device_files import (
 )
 from advisor.catalog.fields import base_unit
 from advisor.catalog.find import find_rented_gpu, with_usual_cores
+from advisor.catalog.gpu_parts import with_parts
 from advisor.catalog.invariants import with_doubts
 from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer, shipped_layer
@@ -84,6 +85,9 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             measured = read_measured_instances(layer.measured / "instances.yaml")
             cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
+    for layer in in_force:
+        if layer.gpu_parts is not None:
+            gpus = with_parts(gpus, file=layer.gpu_parts)
     devices = Catalog(gpus=gpus, cpus=cpus, efficiencies=(), offers=(), rejected=(), overlays=())
     known = Known(
         gpu_ids=names_of(gpus),

@@ -32,8 +32,9 @@ def token_quote(
 
     ttft_s = interval(tokens.first_s)
     if tokens.first_log_spread is not None:  # the time to first token has an error of its own
+        time_ratio = predictions.devices[device].time_ratio
         factor = math.exp(Z_90 * float(tokens.first_log_spread[device, batch]))
-        ttft_s = Interval(mid=ttft_s.mid, low=ttft_s.mid / factor, high=ttft_s.mid * factor)
+        ttft_s = Interval(mid=ttft_s.mid, low=ttft_s.mid * time_ratio / factor, high=ttft_s.mid * factor)
     per_million = job_usd / job.samples * 1e6
     compute_bound_from = float(tokens.compute_bound_from[device, batch])
     return TokenQuote(

@@ -170,6 +170,8 @@ def gpu_device(
         issue_contention=architecture.issue_contention if architecture else 0.0,
         sustained_compute_ratio=gpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=gpu.sustained_memory_ratio or 1.0,
+        part_of=gpu.part_of,
+        time_ratio=gpu.time_ratio,
     )
 
 

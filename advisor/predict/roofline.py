@@ -35,6 +35,8 @@ class StepTimes:
     """Predicted step times with their uncertainty; arrays are (devices, batches)."""
 
     mid_s: FloatArray
+    alone_s: FloatArray
+    """Like `mid_s`; on a time-sliced GPU, while the other tenants are idle and it gets all of the time."""
     log_spread: FloatArray
     """One standard deviation of log(measured / predicted)."""
     own_log_spread: FloatArray
@@ -51,7 +53,7 @@ class StepTimes:
     @property
     def low_s(self) -> FloatArray:
         """Return the lower end of the 90 % interval."""
-        return self.mid_s * np.exp(-Z_90 * self.log_spread)
+        return self.alone_s * np.exp(-Z_90 * self.log_spread)
 
     @property
     def high_s(self) -> FloatArray:
@@ -76,6 +78,8 @@ def step_times(
     (pinned memory), so the step takes the longest of the three; only the first dispatch adds to the compute time. A CPU
     dispatches and computes on the same cores, so dispatch overhead and compute time add up.
 
+    A time-sliced GPU takes the time of the share that is sold; the lower end of its interval is that of the whole GPU.
+
     A GPU in several machines runs the same kernels in the same time, so that is computed once.
     """
     first, place = _distinct_kernel_times(devices, efficiencies)
@@ -97,19 +101,22 @@ def step_times(
     if kind == "gpu":
         copied_per_s = [device.host_to_device_bytes_per_s for device in devices]
         transfer_s = np.outer([1 / rate if rate else 0.0 for rate in copied_per_s], kernels.transfer_bytes)
-        busy_s = device_s + first_dispatch_s(kernels, dispatch_s)
-        mid_s = np.maximum(busy_s, np.maximum(dispatch_s, transfer_s))
+        first_s, least_s = first_dispatch_s(kernels, dispatch_s), np.maximum(dispatch_s, transfer_s)
+        time_ratio = np.array([device.time_ratio for device in devices])[:, np.newaxis]
+        mid_s = np.maximum(device_s + first_s, least_s)
+        alone_s = np.maximum(device_s * time_ratio + first_s, least_s)
         bound = np.argmax(work_s, axis=0)
         bound = np.where(mid_s == dispatch_s, BOUNDS.index("dispatch"), bound)
         bound = np.where(mid_s == transfer_s, BOUNDS.index("transfer"), bound)
     else:
-        mid_s = device_s + dispatch_s
+        mid_s = alone_s = device_s + dispatch_s
         bound = np.argmax((*work_s, dispatch_s), axis=0)
     host_share = np.divide(dispatch_s, mid_s, out=np.zeros_like(mid_s), where=mid_s > 0)
     log_spread, own_log_spread, host_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
     safe_s = np.where(mid_s > 0, mid_s, 1.0)
     return StepTimes(
         mid_s=mid_s,
+        alone_s=alone_s,
         log_spread=log_spread,
         own_log_spread=own_log_spread,
         host_log_spread=host_log_spread,

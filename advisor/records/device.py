@@ -32,6 +32,8 @@ class Gpu:
     - `host_architecture`: of the CPU on the same board (GH200); None for a GPU that any CPU can have
     - `sustained_compute_ratio`, `sustained_memory_ratio`: measured over predicted rate of computing and of memory, from
       `advise fit-device`
+    - `part_of`: the id of the GPU that this is a part of, as a MIG instance or a vGPU; its figures are the part's
+    - `time_ratio`: share of a time-sliced GPU that the figures are for; alone on it, a tenant may get all of it
     """
 
     id: str
@@ -63,6 +65,8 @@ class Gpu:
     sustained_compute_ratio: float | None = None
     sustained_memory_ratio: float | None = None
     sustained_source: str | None = None
+    part_of: str | None = None
+    time_ratio: float = 1.0
     released: str | None = None
     source: str
     notes: str = ""
@@ -140,6 +144,7 @@ class Device:
     - `has_matrix_unit`: a CPU multiplies in bf16 by a unit for matrices (AMX), not in vectors
     - `issue_contention`: how much other instructions slow down fp32 products outside tensor cores, at most 1
     - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
+    - `part_of`, `time_ratio`: as in `Gpu`
     - `log_spread`: uncertainty of these figures, one standard deviation of the logarithm; 0 for a datasheet
     - `isa`: the widest instruction set of a CPU for which engines have kernels, as in `EngineIsa`
     - `numa_nodes`, `node_bytes_per_s`: NUMA nodes of a CPU instance, and the bandwidth of one of them
@@ -178,6 +183,8 @@ class Device:
     issue_contention: float = 0.0
     sustained_compute_ratio: float = 1.0
     sustained_memory_ratio: float = 1.0
+    part_of: str | None = None
+    time_ratio: float = 1.0
     log_spread: float = 0.0
     isa: str = ""
     numa_nodes: int = 1

@@ -734,6 +734,7 @@ class _Best:
             is_alike = device.generation in costs.fitted_generations or (device.kind == "cpu" and costs.fitted_on)
             sources.append("fitted" if is_known or is_alike else "datasheet")
         step_s = held["step_s"]
+        time_ratio = np.array([device.time_ratio for device in self.devices])[:, np.newaxis]
         is_possible = np.isfinite(step_s)
         tokens = TokenTimes(
             **{name: np.where(is_possible, held[name], np.inf) for name in _TOKEN_TIMES if name in held},
@@ -749,7 +750,7 @@ class _Best:
             compile=options.compile,
             batches=self.batches,
             step_s=step_s,
-            step_low_s=step_s * np.exp(-Z_90 * spreads[0]),
+            step_low_s=step_s * time_ratio * np.exp(-Z_90 * spreads[0]),
             step_high_s=step_s * np.exp(Z_90 * spreads[0]),
             log_spread=spreads[0],
             own_log_spread=np.minimum(spreads[2], spreads[0]),

@@ -484,3 +484,16 @@ def test_recommend_takes_times_as_the_flags_do() -> None:
     assert (answer.job.limits.deadline_s, answer.job.limits.max_latency_s) == (86400.0, 0.05)
     times = [quote.job_s.mid for quote in answer.quotes]
     assert times == sorted(times)
+
+
+def test_a_part_of_a_gpu_is_ranked_with_an_interval_from_the_whole_gpu_to_its_share(catalog: Catalog) -> None:
+    options = Options(device=("l4-3q", "l4"), provider=("aws",), batch="64", precision="amp-bf16", no_local=True)
+    answer = rank(question_from_source(str(EXAMPLES / "resnet50.py"), options), today=TODAY)
+    part = next(quote for quote in answer.quotes if quote.instance == "g6f.large")
+    whole = next(quote for quote in answer.quotes if quote.instance == "g6.xlarge")
+    # An eighth of the L4's time and L2: some eight times the step; at best the step of the whole L4.
+    assert 8 * whole.step_s.mid < part.step_s.mid < 10 * whole.step_s.mid
+    assert whole.step_s.low < part.step_s.low < 1.25 * whole.step_s.low
+    assert part.step_s.high / part.step_s.low > 4 * whole.step_s.high / whole.step_s.low
+    assert part.job_usd.low < whole.job_usd.mid < part.job_usd.mid
+    assert sum("L4-3Q" in note for note in answer.notes) == 1

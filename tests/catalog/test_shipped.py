@@ -30,7 +30,8 @@ def test_every_row_of_the_data_is_an_offer_or_a_rejection_with_an_id_of_its_own(
     ids = [row.id for row in (*shipped.offers, *shipped.rejected)]
     assert len(ids) == len(set(ids)) == 1837  # the rows of instances.csv
     # The rows of gpus.csv and cpus.csv, of the prices and of our own.
-    assert (len(shipped.gpus), len(shipped.cpus)) == (56 + 67, 40 + 1 + 65)
+    whole_gpus = [gpu for gpu in shipped.gpus.values() if gpu.part_of is None]
+    assert (len(whole_gpus), len(shipped.cpus)) == (56 + 67, 40 + 1 + 65)
     assert len({offer.provider for offer in shipped.offers}) == 24
 
 
@@ -57,7 +58,7 @@ def test_every_price_is_credible_dated_and_says_where_it_is_from(shipped: Catalo
 
 def test_every_rejection_has_one_of_the_documented_codes_and_a_reason(shipped: Catalog) -> None:
     codes = Counter(rejection.code for rejection in shipped.rejected)
-    assert set(codes) == {"no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine"}
+    assert set(codes) == {"no-device-profile", "unknown-cpu", "incomplete-machine"}
     assert all(rejection.reason for rejection in shipped.rejected)
 
 
@@ -101,7 +102,7 @@ def test_tokyo_is_japan_in_all_clouds(shipped: Catalog) -> None:
 
 def test_nineteen_machines_in_twenty_have_all_that_an_answer_needs(shipped: Catalog) -> None:
     described = {(offer.provider, offer.instance) for offer in shipped.offers}
-    unknown = {(row.provider, row.instance) for row in shipped.rejected if row.code != "fractional-gpu"} - described
+    unknown = {(row.provider, row.instance) for row in shipped.rejected} - described
     # 24 of NVIDIA, AMD and Neuron without one profile, 8 with an Axion N4A, 4 of Azure without their memory.
     assert len(unknown) <= 0.05 * len(described | unknown)
 
@@ -111,9 +112,6 @@ def test_nineteen_machines_in_twenty_have_all_that_an_answer_needs(shipped: Cata
     [
         ("aws/us-east-1/trn1.2xlarge", "no-device-profile"),
         ("aws/us-east-1/inf2.xlarge", "no-device-profile"),
-        ("aws/us-east-1/g6f.large", "fractional-gpu"),
-        ("gcp/us-central1/g4-standard-6", "fractional-gpu"),
-        ("azure/eastus/Standard_NV6ads_A10_v5", "fractional-gpu"),  # the data counts one A10; the size rents 1/6
         ("salad/global/RTX 3060 8GB [spot]", "no-device-profile"),  # the profile is the 12 GB card
     ],
 )

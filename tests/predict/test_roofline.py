@@ -221,3 +221,21 @@ def test_kernels_are_timed_once_for_gpus_that_differ_only_in_their_host(monkeypa
         found[kind] = step_times(step, kind=kind, devices=hosts, efficiencies=[fit, fit]).mid_s[:, 0].tolist()
     assert timed == [1, 2]
     assert found["gpu"] == [10.0, 20.0]  # the host takes longer than the kernel
+
+
+def test_a_time_sliced_gpu_may_be_as_fast_as_the_whole_one_but_is_predicted_with_its_share() -> None:
+    # A quarter of 1 TFLOP/s and of 100 GB/s: 4 TFLOP take 16 s, on the whole GPU 4 s; without spread.
+    toy = kernels(flops=[[4e12]], data_bytes=[[0.0]])
+    shared = device(peak_flops_per_s={"vector": 2.5e11, "fp32": 2.5e11}, memory_bytes_per_s=2.5e10, time_ratio=0.25)
+    times = step_times(toy, kind="gpu", devices=[shared, device()], efficiencies=[efficiency(), efficiency()])
+    assert times.mid_s[:, 0] == pytest.approx([16.0, 4.0])
+    assert times.low_s[:, 0] == pytest.approx([4.0, 4.0])
+    assert times.high_s[:, 0] == pytest.approx([16.0, 4.0])
+
+
+def test_a_time_sliced_gpu_that_waits_for_its_host_gains_nothing_from_idle_tenants() -> None:
+    toy = kernels(flops=[[1e11]], data_bytes=[[0.0]], dispatches=[1.0])
+    shared = device(time_ratio=0.5)
+    times = step_times(toy, kind="gpu", devices=[shared], efficiencies=[efficiency(dispatch_s=3.0)])
+    # 0.1 s of kernels; half a dispatch passes before the kernel starts, and all of it before the next step.
+    assert times.mid_s[0, 0] == times.low_s[0, 0] == pytest.approx(3.0)

@@ -1,0 +1,34 @@
+"""Says what a prediction on a part of a GPU rests on, and what its other tenants cost."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from advisor.records.answer import Quote
+from advisor.records.device import Gpu
+
+SHOWN_COUNT = 10
+"""Notes are on the devices of the first rows."""
+
+
+def part_notes(device_ids: Iterable[str], gpus: Mapping[str, Gpu]) -> tuple[str, ...]:
+    """Return one note on the time-sliced GPUs among the devices, and one on the MIG instances."""
+    parts = [gpu for name in dict.fromkeys(device_ids) if (gpu := gpus.get(name)) is not None and gpu.part_of]
+    shared = [f"{gpu.name} ({gpu.time_ratio:.3g} of a {gpu.part_of})" for gpu in parts if gpu.time_ratio < 1]
+    instances = [gpu.name for gpu in parts if gpu.time_ratio == 1]
+    notes = []
+    if shared:
+        notes.append(
+            f"time-sliced GPUs, {', '.join(shared)}: predicted with the share that is sold, which fixed share gives; "
+            "the lower end of the interval is that of the whole GPU, which best effort gives while others are idle; "
+            "there each busy tenant gets an equal part of the time, so a second one doubles it"
+        )
+    if instances:
+        notes.append(
+            f"MIG instances, {', '.join(instances)}: SMs, L2, memory and bandwidth are their own, so other tenants "
+            "cost them nothing but a part of the power and of PCIe; predicted from these shares, not measured"
+        )
+    return tuple(notes)
+
+
+def leading_devices(quotes: Sequence[Quote]) -> list[str]:
+    """Return the ids of the devices in the first rows of a ranking."""
+    return [quote.device.id for quote in quotes[:SHOWN_COUNT]]
