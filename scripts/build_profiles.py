@@ -119,7 +119,7 @@ GPU_OF_PROVIDER_NAME = {
 
 NO_PROFILE = {
     # Why an accelerator has no profile, by what its name matches.
-    r"inferentia2?|trainium": "it runs models that AWS Neuron has compiled, not PyTorch's own kernels",
+    r"inferentia": "it runs models that AWS Neuron has compiled, not PyTorch's own kernels",
     r".*(GB[23]00|MI350X|GTX 1050 Ti).*": "no data sheet of it is among the profiles",
     r"A800.*": "the PCIe and the SXM4 card have this name, and the list does not say which",
     r".*(1080 Ti 8GB|B300 180GB|L40 40GB|3060 8GB)": "the card of this name has another memory",
@@ -179,6 +179,10 @@ GPU_PARTS = {
     "g4-standard-12": "rtx-pro-6000-blackwell-server-24q",
     "g4-standard-24": "rtx-pro-6000-blackwell-server-48q",
 }
+
+NEURON_CORES = {"inferentia2": "inferentia2-core", "trainium": "trainium1-core"}
+NEURON_CORES_OF_CHIP = 2
+"""Programs see the cores of a chip as devices (AWS Neuron documentation, Inferentia2 Architecture)."""
 
 SOURCE_KEYS = (
     ("karpenter-provider-aws", "karpenter-aws"),
@@ -539,6 +543,8 @@ def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str
     """Return the id of the GPU or its part and their count, or the name of another accelerator and its count."""
     if part := GPU_PARTS.get(row["instance_type"]):
         return {"gpu": part, "gpu_count": 1}
+    if core := NEURON_CORES.get(row["accelerator_name"]):
+        return {"gpu": core, "gpu_count": NEURON_CORES_OF_CHIP * int(row["accelerator_count"])}
     share = None
     count = row["accelerator_count"]
     if not count.isdigit():

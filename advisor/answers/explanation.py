@@ -32,7 +32,7 @@ from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
-from advisor.report.device_notes import part_notes
+from advisor.report.device_notes import part_notes, stack_notes
 from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
 from advisor.scale.predict_on_all import predict_on_all
 
@@ -71,6 +71,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         if quote is not None and quote.plan is None and quote.provider != LOCAL:
             step = replace(step, job_usd=quote.job_usd, changes=saving_changes(quote, recommendation, question))
         steps.append(step)
+    devices = [named.device.id for named, _ in subjects]
     return Explanation(
         schema_version=EXPLANATION_SCHEMA_VERSION,
         workload=workload.name,
@@ -79,7 +80,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         compile=options.compile,
         samples=recommendation.job.samples,
         steps=tuple(steps),
-        notes=(*overlay_notes(catalog), *part_notes((named.device.id for named, _ in subjects), catalog.gpus)),
+        notes=(*overlay_notes(catalog), *part_notes(devices, catalog.gpus), *stack_notes(devices, catalog.gpus)),
         warnings=(*recommendation.warnings, *_pass_warnings(subjects, workload.generation)),
         exchange_rate=recommendation.exchange_rate,
         generation=workload.generation,

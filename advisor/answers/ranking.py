@@ -40,7 +40,7 @@ from advisor.records.flag_values import single_batch_of
 from advisor.records.machine import LOCAL
 from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
-from advisor.report.device_notes import leading_devices, part_notes
+from advisor.report.device_notes import leading_devices, part_notes, stack_notes
 from advisor.report.rejection_text import local_notes, rejections
 from advisor.scale.context_sweep import sweep_contexts
 from advisor.scale.machine_sweep import sweep_machines
@@ -107,6 +107,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     job_batch = single_batch_of(options.batch) if workload.batch_is_affine else None
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
+    leading = leading_devices(ranking.quotes)
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
     market = KindMarket(selection, fleet=fleet, billing=catalog.billing)
@@ -157,7 +158,8 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         notes=(
             *overlay_notes(catalog),
             *ranking.notes,
-            *part_notes(leading_devices(ranking.quotes), catalog.gpus),
+            *part_notes(leading, catalog.gpus),
+            *stack_notes(leading, catalog.gpus),
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation)),

@@ -18,7 +18,8 @@ from advisor.records.price import PriceErrors
 
 DeviceT = TypeVar("DeviceT", Gpu, Cpu)
 _MAY_BE_ZERO = (
-    "n", "log_spread", "device_log_spread", "workload_log_spread", "overlap_ratio", "dispatch_s", "launch_s"
+    "n", "log_spread", "device_log_spread", "workload_log_spread", "overlap_ratio", "dispatch_s", "backward_dispatch_s",
+    "launch_s",
 )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def _with_wheel(offer: Offer, wheels: TorchWheels, *, gpu: Gpu | None, cpu: Cpu 
     architecture = gpu.host_architecture if gpu else None
     if cpu is not None:
         architecture = "arm" if _ARM_ISA in cpu.isa else "x86"
-    offer = replace(offer, architecture=architecture)
+    offer = replace(offer, architecture=architecture, stack=gpu.stack if gpu else None)
     capability = gpu.compute_capability if gpu else None
     if gpu is None or capability is None or not _CAPABILITY.fullmatch(capability):
         return offer

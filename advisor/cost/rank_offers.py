@@ -1,6 +1,6 @@
 """Ranks the selected offers from best to worst, with the causes of every rejection."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -20,7 +20,7 @@ from advisor.records.billing import Billing
 from advisor.records.energy import EnergyData
 from advisor.records.options import Objective
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
-from advisor.records.price import Cause, Offer, PricedOffer, Rejected
+from advisor.records.price import Cause, Offer, PricedOffer, Rejected, RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +232,8 @@ def _causes(fleet: Fleet, *, predictions: Predictions, choice: BatchChoice, job:
             return Cause(code="no-device-profile", what=fleet.problems[index])
         if predictions.precisions[device, 0] is None:
             lacking = predictions.devices[device]
+            if lacking.stack is not None:
+                return Cause(code="not-measured", what=lacking.name)
             missing = job.generation.missing_kernels(lacking) if job.generation else ()
             return Cause(code="no-native-precision", what=lacking.name, missing_kernels=missing)
         if job.loader_s_per_sample is not None and job.loader_workers is None and offer.vcpus is None:
@@ -259,12 +261,20 @@ def _closest_first(rejected: Iterable[Rejected]) -> list[Rejected]:
     return sorted(rejected, key=lambda one: (max(cause.ratio for cause in one.causes), one.offer.id))
 
 
+_APART: Mapping[RejectionCode, str] = {
+    "marketplace": "marketplaces",
+    "billed-separately": "offers with parts billed separately",
+    "other-stack": "accelerators with software of their own",
+}
+"""The groups of offers that are priced but not ranked."""
+
+
 def _savings(selection: Selection, job_usd: FloatArray, *, quotes: Sequence[Quote]) -> tuple[str, ...]:
     """Return one sentence per group of offers set apart, if its cheapest offer is cheaper than every quote."""
     least_usd = min((quote.job_usd.mid for quote in quotes), default=0.0)
     usd_apart = job_usd[selection.may_win_count :].tolist()
     notes = []
-    for code, title in (("marketplace", "marketplaces"), ("billed-separately", "offers with parts billed separately")):
+    for code, title in _APART.items():
         apart = [(usd, one.offer) for usd, one in zip(usd_apart, selection.apart, strict=True) if one.code == code]
         usd, offer = min(apart, key=lambda entry: (entry[0], entry[1].id), default=(np.inf, None))
         if offer is not None and usd < least_usd:

@@ -93,7 +93,11 @@ def select_offers(
         if dropped is not None:
             cause = Cause(code=_MARK_CODES[dropped], what=price.date, note=price.note)
             rejected.append(Rejected(offer=offer, causes=(cause,)))
-        elif cause := _why_apart(offer, is_chosen=bool(options.tier or options.provider or options.instance)):
+        elif cause := _why_apart(
+            offer,
+            is_chosen=bool(options.tier or options.provider or options.instance),
+            is_named=bool(options.instance) or (offer.gpu or "").lower() in wanted.devices,
+        ):
             set_apart.append(priced)
             apart.append(Rejected(offer=offer, causes=(cause,)))
         else:
@@ -199,9 +203,12 @@ def _folded(names: Sequence[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-def _why_apart(offer: Offer, *, is_chosen: bool) -> Cause | None:
+def _why_apart(offer: Offer, *, is_chosen: bool, is_named: bool) -> Cause | None:
+    """Return why the offer may not win; `is_chosen` and `is_named` say that it was asked for, by group or by name."""
     if offer.billed_separately is not None:
         return Cause(code="billed-separately", what=offer.billed_separately)
+    if offer.stack is not None and not is_named:
+        return Cause(code="other-stack", what=offer.stack)
     return Cause(code="marketplace") if offer.tier == "marketplace" and not is_chosen else None
 
 

@@ -33,8 +33,14 @@ def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
     cores = _number(ask("hw.perflevel0.physicalcpu")) or _number(ask("hw.physicalcpu")) or 1.0
     threads = _number(ask("hw.perflevel0.logicalcpu")) or _number(ask("hw.logicalcpu")) or cores
     memory_bytes = _number(ask("hw.memsize"))
+    name = ask("machdep.cpu.brand_string")
+    notes = [] if memory_bytes else ["the memory size is unknown (sysctl hw.memsize)"]
+    if name.startswith("Apple"):
+        notes.append(
+            f"mps, the GPU of the {name}: not predicted, since only single operators were measured on such GPUs"
+        )
     return Machine(
-        cpu_name=ask("machdep.cpu.brand_string") or None,
+        cpu_name=name or None,
         isa=tuple(flag for key, flag in _ISA_KEYS.items() if ask(key) == "1"),
         core_count=cores,
         thread_count=int(threads),
@@ -44,7 +50,7 @@ def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
         l3_bytes=_number(ask("hw.l3cachesize")),
         memory_bytes=memory_bytes,
         is_virtual=ask("kern.hv_vmm_present") == "1",
-        notes=() if memory_bytes else ("the memory size is unknown (sysctl hw.memsize)",),
+        notes=tuple(notes),
     )
 
 

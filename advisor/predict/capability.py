@@ -172,6 +172,7 @@ def gpu_device(
         sustained_memory_ratio=gpu.sustained_memory_ratio or 1.0,
         part_of=gpu.part_of,
         time_ratio=gpu.time_ratio,
+        stack=gpu.stack,
     )
 
 

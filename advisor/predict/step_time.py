@@ -19,6 +19,7 @@ from advisor.records.options import Options, PrecisionChoice
 from advisor.records.prediction import PARTS, USES, Anchor, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
+_MEASURED_ON_STACKS = ("amp-bf16", "bf16")
 _CHUNK_LENGTH = 100_000
 """Elements of (devices, kernels, batches) computed at a time, which bounds the memory for many rows and batches. With
 500,000, whose arrays leave a core's cache, predicting GPT-2's training on all devices takes 15 % longer."""
@@ -101,7 +102,8 @@ def predict_runs_of(
     """
     runs_on = {kind: has_kernels(workload, kind) for kind in get_args(DeviceKind)}
     precisions = tuple(
-        precision if runs_on[device.kind] else None for device, precision in zip(devices, precisions, strict=True)
+        precision if runs_on[device.kind] and _is_measured(workload, device, precision) else None
+        for device, precision in zip(devices, precisions, strict=True)
     )
     shape = (len(devices), len(batches))
     step_s, low_s, high_s, log_spread, own_log_spread, host_log_spread = (np.full(shape, np.inf) for _ in range(6))
@@ -174,6 +176,13 @@ def _by_batch(names: Sequence[str | None], batch_count: int) -> NameArray:
 def has_kernels(workload: Workload, kind: DeviceKind) -> bool:
     """Return whether torch has kernels for every operator; `quantized` ones run only on CPUs (docs, "Quantization")."""
     return kind == "cpu" or not any(row.op.startswith("quantized.") for row in workload.rows)
+
+
+def _is_measured(workload: Workload, device: Device, precision: Precision | None) -> bool:
+    """Return whether steps like this one were measured with the device's own software; others cannot be predicted."""
+    return device.stack is None or (
+        workload.mode == "inference" and workload.generation is None and precision in _MEASURED_ON_STACKS
+    )
 
 
 def _efficiencies_of(

@@ -33,6 +33,7 @@ class Gpu:
     - `sustained_compute_ratio`, `sustained_memory_ratio`: measured over predicted rate of computing and of memory, from
       `advise fit-device`
     - `part_of`: the id of the GPU that this is a part of, as a MIG instance or a vGPU; its figures are the part's
+    - `stack`: the software that runs models on it, such as torch-neuronx; None if PyTorch's own kernels do
     - `time_ratio`: share of a time-sliced GPU that the figures are for; alone on it, a tenant may get all of it
     """
 
@@ -67,6 +68,7 @@ class Gpu:
     sustained_source: str | None = None
     part_of: str | None = None
     time_ratio: float = 1.0
+    stack: str | None = None
     released: str | None = None
     source: str
     notes: str = ""
@@ -144,7 +146,7 @@ class Device:
     - `has_matrix_unit`: a CPU multiplies in bf16 by a unit for matrices (AMX), not in vectors
     - `issue_contention`: how much other instructions slow down fp32 products outside tensor cores, at most 1
     - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
-    - `part_of`, `time_ratio`: as in `Gpu`
+    - `part_of`, `time_ratio`, `stack`: as in `Gpu`
     - `log_spread`: uncertainty of these figures, one standard deviation of the logarithm; 0 for a datasheet
     - `isa`: the widest instruction set of a CPU for which engines have kernels, as in `EngineIsa`
     - `numa_nodes`, `node_bytes_per_s`: NUMA nodes of a CPU instance, and the bandwidth of one of them
@@ -185,6 +187,7 @@ class Device:
     sustained_memory_ratio: float = 1.0
     part_of: str | None = None
     time_ratio: float = 1.0
+    stack: str | None = None
     log_spread: float = 0.0
     isa: str = ""
     numa_nodes: int = 1

@@ -101,6 +101,7 @@ class Offer:
     - `architecture`: of the CPU; None if not known, which counts as x86
     - `wheel`: the wheel of PyTorch that its GPU needs; None if `pip install torch` installs one for it
     - `no_wheel`: the GPU for which no wheel of PyTorch has code
+    - `stack`: the software that its accelerator needs, as in `Gpu`
     - `network_bytes_per_s`: rate to other machines of the same type; None if not known
     - `billed_separately`: what the price leaves out
     - `excluded`: the entry of the user's overlay that excludes the offer
@@ -128,6 +129,7 @@ class Offer:
     architecture: Architecture | None = None
     wheel: TorchWheel | None = None
     no_wheel: str | None = None
+    stack: str | None = None
     measured_read_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
     network_bytes_per_s: float | None = None
@@ -173,7 +175,8 @@ class PriceChange:
 RejectionCode = Literal[
     "no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine", "excluded", "other-provider",
     "other-region", "other-tier", "other-instance", "other-arch", "too-few-gpus", "other-device", "no-torch-wheel",
-    "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "no-native-precision",
+    "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "other-stack",
+    "no-native-precision", "not-measured",
     "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "over-p99", "under-throughput",
     "over-quota", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
     "over-max-co2", "dearer-region",

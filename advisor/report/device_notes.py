@@ -1,4 +1,4 @@
-"""Says what a prediction on a part of a GPU rests on, and what its other tenants cost."""
+"""Says what predictions on parts of GPUs and on accelerators with software of their own rest on."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -27,6 +27,19 @@ def part_notes(device_ids: Iterable[str], gpus: Mapping[str, Gpu]) -> tuple[str,
             "cost them nothing but a part of the power and of PCIe; predicted from these shares, not measured"
         )
     return tuple(notes)
+
+
+def stack_notes(device_ids: Iterable[str], gpus: Mapping[str, Gpu]) -> tuple[str, ...]:
+    """Return one note on each software that the devices need."""
+    stacks: dict[str, list[str]] = {}
+    for name in dict.fromkeys(device_ids):
+        if (gpu := gpus.get(name)) is not None and gpu.stack is not None:
+            stacks.setdefault(gpu.stack, []).append(gpu.name)
+    return tuple(
+        f"{', '.join(names)}: needs {stack}, which compiles the model; its prediction rests on few published steps "
+        "(docs/accelerators.md)"
+        for stack, names in stacks.items()
+    )
 
 
 def leading_devices(quotes: Sequence[Quote]) -> list[str]:

@@ -125,8 +125,12 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "old-price": _always("the price dates from {what}"),
     "marketplace": _always("marketplace hosts vary; add --tier marketplace or --provider to rank them"),
     "billed-separately": _always("the price leaves out {what}"),
+    "other-stack": _always(
+        "needs {what} instead of PyTorch's own kernels; --device or --instance with its name ranks it"
+    ),
     "no-device-profile": _always("{what}"),
     "no-native-precision": _no_kernels,
+    "not-measured": _always("only inference in bf16, without decoding, was measured on {what}"),
     "unknown-vcpus": _always("its number of vCPUs is not known, so the time to load data cannot be predicted"),
     "does-not-fit": _does_not_fit,
     "over-latency": _over("takes", _TIME_FLAGS["over-latency"], units.format_duration),

@@ -469,7 +469,11 @@ def predict_served(
 
 def _precision_of(device: Device, engine: Engine, generation: Generation, options: Options) -> Precision | None:
     """Return the precision of a device; None if the engine has no kernels there for the formats that were asked for."""
-    return None if generation.missing_kernels(device) else engine_precision(device, engine, options)
+    return (
+        None
+        if device.stack is not None or generation.missing_kernels(device)
+        else engine_precision(device, engine, options)
+    )
 
 
 def _plans(workload: Workload, gpu_count: int, *, may_join: bool, is_linked: bool, asked: Spreading) -> Iterator[Plan]:

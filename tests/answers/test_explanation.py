@@ -151,7 +151,6 @@ def test_the_table_names_the_device_and_its_parts(source: str, capsys: pytest.Ca
         ("t4@4", Options(), "@N must be a number of physical cores of a CPU"),
         ("aws-graviton2", Options(precision="bf16"), "aws-graviton2 has no unit for bf16"),
         ("t4", Options(device=("gpu",)), "--on names the device, so --device has none to choose"),
-        ("g6f.2xlarge", Options(), "--on g6f.2xlarge: offers a part of one l4, not a whole one"),
     ],
 )
 def test_a_device_that_cannot_be_explained_says_why(source: str, on: str, options: Options, message: str) -> None:

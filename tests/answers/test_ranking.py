@@ -497,3 +497,22 @@ def test_a_part_of_a_gpu_is_ranked_with_an_interval_from_the_whole_gpu_to_its_sh
     assert part.step_s.high / part.step_s.low > 4 * whole.step_s.high / whole.step_s.low
     assert part.job_usd.low < whole.job_usd.mid < part.job_usd.mid
     assert sum("L4-3Q" in note for note in answer.notes) == 1
+
+
+def test_inferentia2_is_ranked_if_it_is_named_and_its_published_time_lies_within_the_interval() -> None:
+    options = Options(device=("inferentia2-core", "t4"), provider=("aws",), batch="16", no_local=True)
+    answer = rank(question_from_source(str(EXAMPLES / "resnet50.py"), options), today=TODAY)
+    quote = next(quote for quote in answer.quotes if quote.instance == "inf2.xlarge")
+    # Both cores have 8 of the 16 images; AWS publishes 4,393.304 images/s: 16 / 4,393.304 = 3.642 ms.
+    assert quote.precision == "amp-bf16"
+    assert quote.step_s.low < 3.642e-3 < quote.step_s.high
+    assert any("torch-neuronx" in note for note in answer.notes)
+
+
+def test_inferentia2_heads_no_answer_unasked_and_trains_nothing() -> None:
+    unasked = rank(question_from_source(str(EXAMPLES / "mlp.py"), Options(no_local=True)), today=TODAY)
+    assert {row.code for row in unasked.rejected if row.instance == "inf2.xlarge"} == {"other-stack"}
+    asked = Options(mode="training", instance=("inf2.xlarge", "g4dn.xlarge"), no_local=True)
+    answer = rank(question_from_source(str(EXAMPLES / "mlp.py"), asked), today=TODAY)
+    assert [quote.instance for quote in answer.quotes] == ["g4dn.xlarge"]
+    assert {row.code for row in answer.rejected if row.instance == "inf2.xlarge"} == {"not-measured"}

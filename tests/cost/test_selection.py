@@ -233,3 +233,14 @@ def test_the_remedy_for_old_prices_names_what_can_be_fetched_and_the_pages_of_th
     (warning,) = mark_warnings(old, max_age_days=180, sources=sources)
     assert_says(warning, "`advise prices refresh`", "aws", "neo https://neo.example/pricing", "--drop-prices old")
     assert "https://aws.example" not in warning
+
+
+def test_an_accelerator_with_software_of_its_own_is_set_apart_unless_it_is_named() -> None:
+    core = offer("n1", gpu="core", gpu_count=2, stack="compiler")
+    asked: tuple[dict[str, Any], ...] = ({}, {"device": ("gpu",)}, {"provider": ("acme",)})
+    for options in asked:
+        chosen = selection(GPU, core, **options)
+        assert kept(chosen) == ["acme/us-1/g1"]
+        assert codes(chosen) == ["other-stack"]
+    assert kept(selection(GPU, core, device=("Core",))) == ["acme/us-1/n1"]
+    assert kept(selection(GPU, core, instance=("n1",))) == ["acme/us-1/n1"]

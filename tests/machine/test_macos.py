@@ -23,7 +23,8 @@ def test_performance_cores_memory_and_instruction_sets_are_read() -> None:
     assert found.memory_bytes == 18 * 2**30  # 19,327,352,832
     assert found.isa == ("asimd", "bf16")
     assert found.l3_bytes is None
-    assert found.notes == ()
+    (note,) = found.notes
+    assert_says(note, "mps", "M3 Pro", "not predicted")
 
 
 def test_a_mac_of_one_kind_of_core_counts_them_all() -> None:
