@@ -237,6 +237,8 @@ def write_profiles(data: Path, *, out: Path) -> None:
         identifier = gpu_id(gpu["name"])
         own = {name: value for name, value in sustained.get(identifier, {}).items() if name.startswith("sustained")}
         write(out / f"devices/gpu/{identifier}.yaml", gpu_profile({**gpu, **own}, memory_type=memory_types[identifier]))
+    for file in sorted((ADDITIONS / "accelerators").glob("*.yaml")):
+        write(out / f"devices/gpu/{file.name}", file.read_text(encoding="utf-8"))
     clocks = {row["id"]: row for row in read_csv(ADDITIONS / "clocks.csv")}
     for cpu in cpus:
         identifier = cpu_id(cpu["model"])

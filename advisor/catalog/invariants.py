@@ -183,6 +183,8 @@ def _device_problems(device: Gpu | Cpu) -> Iterator[str]:
         if device.l3_bytes and not device.cores_per_socket:
             yield "cores_per_socket is missing, so each core is assumed to have the usual L3 of its generation"
         return
+    if device.stack is not None:  # no GPU: the ratios of GPUs' figures do not hold
+        return
     if (device.tf32_tensor_flops_per_s or 0) >= (device.fp16_tensor_flops_per_s or math.inf):
         yield "tf32_tensor_flops_per_s is not below fp16_tensor_flops_per_s"
     lane_flops = device.fp32_flops_per_s / device.sm_count / device.boost_hz
