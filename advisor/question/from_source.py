@@ -213,6 +213,8 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
     if options.measure and is_workload_file(source):
         raise UsageError(f"--measure: {source} is a saved workload, not a model", hint="name the model's own source")
+    if options.measure and (counted := kind_of(source)) is not None and counted.is_counted_only:
+        raise UsageError(f"--measure: {source} is counted, not run", hint="name the model's own source, or omit it")
     if options.input and (run or is_workload_file(source)):
         kind = "a script" if run else "a saved workload"
         raise UsageError(f"--input: {source} is {kind} and has inputs of its own", hint="leave --input out")
