@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from advisor import __version__
-from advisor.cli.command import write_exit_codes
+from advisor.cli.command import complete_source, write_exit_codes
 from advisor.cli.commands import command_names, load_command, short_help
 from advisor.cli.terminal import discard_stdout, say, write_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
@@ -46,9 +46,7 @@ class AdviseGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Complete commands, or files if no command begins like this."""
-        from click.shell_completion import CompletionItem
-
-        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+        return super().shell_complete(ctx, incomplete) or complete_source(incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; without a command or a flag of the group, they are for the default command."""
