@@ -337,8 +337,8 @@ OF_MEMORY = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "kv_cache", "engine",
     "finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels", "keep_activations",
     "model_config",
-    "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age",
-    "drop_prices", "top", "timeout", "profiles", "prices",
+    "lengths", "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price",
+    "max_price_age", "drop_prices", "top", "timeout", "profiles", "prices",
 )  # fmt: skip
 """The fields that say whether a step fits a device's memory."""
 OF_PRICES = ("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top")
