@@ -38,6 +38,7 @@ from advisor.records.answer import ANSWER_SCHEMA_VERSION, ContextSweep, Job, Quo
 from advisor.records.device import Device
 from advisor.records.flag_values import single_batch_of
 from advisor.records.machine import LOCAL
+from advisor.records.options import Options
 from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
 from advisor.report.device_notes import leading_devices, part_notes, stack_notes
@@ -215,7 +216,7 @@ def _predict(
     """
     workload, options, trace_at = question.workload, question.options, question.trace_at
 
-    def at(traced: Workload, sizes: IndexArray) -> Predictions:
+    def at(traced: Workload, sizes: IndexArray, options: Options = options) -> Predictions:
         return predict_with_growing_batches(
             traced,
             devices=devices,
@@ -227,6 +228,9 @@ def _predict(
             anchors=anchors,
         )
 
+    if options.lengths is not None and trace_at is not None:  # a larger batch is padded to longer sequences
+        each = [(int(batch), replace(options, batch=str(batch))) for batch in batches]
+        return join_batches([at(trace_at(batch), np.array([batch]), alone) for batch, alone in each]), ()
     if workload.batch_is_affine:
         return at(workload, batches), ()
     asked = [int(batch) for batch in batches] if options.batch not in ("", "auto") else [workload.batch]

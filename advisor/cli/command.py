@@ -114,15 +114,20 @@ class SourceCommand(Command):
         ctx.params["asked"] = asked
 
 
-def _files(*_: Any) -> "list[CompletionItem]":
+def complete_source(typed: str) -> "list[CompletionItem]":
+    """Complete `hf:` by the models whose configs are on this disk, and anything else as a file."""
     from click.shell_completion import CompletionItem
 
-    return [CompletionItem("", type="file")]
+    if not typed.startswith("hf:"):
+        return [CompletionItem(typed, type="file")]
+    from advisor.workload.model_config import known_ids
+
+    return [CompletionItem(source) for one in known_ids() if (source := f"hf:{one}").startswith(typed)]
 
 
 def _source_parameters() -> list[click.Parameter]:
     return [
-        click.Argument(["source"], shell_complete=_files),
+        click.Argument(["source"], shell_complete=lambda _context, _argument, typed: complete_source(typed)),
         click.Argument(["script_args"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]"),
         click.Option(["--run"], is_flag=True, help="run SOURCE as a script, with ARGS, until its first step"),
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from advisor import __version__
-from advisor.cli.command import write_exit_codes
+from advisor.cli.command import complete_source, write_exit_codes
 from advisor.cli.commands import command_names, load_command, short_help
 from advisor.cli.terminal import discard_stdout, say, write_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
@@ -46,9 +46,7 @@ class AdviseGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Complete commands, or files if no command begins like this."""
-        from click.shell_completion import CompletionItem
-
-        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+        return super().shell_complete(ctx, incomplete) or complete_source(incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; without a command or a flag of the group, they are for the default command."""
@@ -76,9 +74,9 @@ class AdviseGroup(click.Group):
 def advise() -> None:
     """Find the CPU or GPU instance that runs a PyTorch job for the least money, with the uncertainty and the reason.
 
-    SOURCE is a model: a Python file, a training script, torchvision:NAME, timm:NAME, hf:ID_OR_CONFIG, a .pt2 or a saved
-    workload. Python files, scripts and .pt2 files are EXECUTED, in a separate process but with your permissions: name
-    only files that you trust. No GPU is needed, no weights are loaded and nothing is rented.
+    SOURCE is a model: a Python file, a training script, torchvision:NAME, timm:NAME, hf:ID_OR_CONFIG, a .pt2, an .onnx
+    or a saved workload. Python files, scripts and .pt2 files are EXECUTED, in a separate process but with your
+    permissions: name only files that you trust. No GPU is needed, no weights are loaded and nothing is rented.
 
     Without a command, "advise SOURCE" ranks; "advise rank --help" lists the flags. If a file has the name of a command,
     write ./NAME to mean the file.

@@ -58,6 +58,7 @@ _NOT_IN_NAMES = re.compile("[^A-Za-z0-9]+")
 REFUSED = {
     **dict.fromkeys(("profiles", "prices"), "files of profiles and prices are named when the server is started"),
     "model_config": "name the model by its id, as hf:ORG/NAME",
+    "lengths": "it may name a file: give the padded length of a batch by input or sequence",
     "measure": "timing this machine takes minutes: run `advise SOURCE --measure` in a shell",
 }
 """Fields of `Options` that no tool takes, with the reasons."""

@@ -5,6 +5,7 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.records.flag_values import is_recipe, is_workload_file, single_batch_of
 from advisor.records.options import Options, ScriptOptions
+from advisor.workload.input_spec import with_length
 from advisor.workload.source_trace import SourceTrace
 from advisor.workload.spawn import ProfileRequest
 
@@ -34,14 +35,31 @@ def traces_fp32(precision: str, sharding: str) -> bool:
     return precision not in ("auto", "half", "bf16", "fp16") and not gathers_half(precision, sharding)
 
 
-def request_of(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
-    """Return the request for the child process that traces the source."""
+def request_of(
+    source: str, options: Options, *, batch: int | None, length: int | None = None, **how: Any
+) -> ProfileRequest:
+    """Return the request for the child process that traces the source.
+
+    With `--lengths` it is traced at sequences of `length`, by default at the longest.
+    """
+    inputs, sequence = options.input, options.sequence
+    if length is None and options.lengths is not None:
+        from advisor.question.lengths import of_trace, traced_length
+
+        lengths = of_trace(options)
+        length = None if lengths is None else traced_length(lengths)
+    if length is not None:
+        batch = None  # sizes must be affine in the batch, and then one trace serves all batches
+    if length is not None and inputs:
+        inputs = with_length(inputs, length)
+    elif length is not None:
+        sequence = length
     return ProfileRequest(
         source=source,
         mode=options.mode if options.finetune == "none" else "training",
         finds_mode=isinstance(options, ScriptOptions) and "mode" not in options.given,
         batch=batch,
-        inputs=options.input,
+        inputs=inputs,
         attention=options.attention,
         timeout_s=options.timeout,
         prompt_tokens=options.prompt_tokens,
@@ -49,7 +67,7 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
         finetune=options.finetune,
         lora_rank=options.lora_rank,
         lora_targets=options.lora_targets,
-        sequence=options.sequence,
+        sequence=sequence,
         optim=options.optim,
         trainer_kernels=options.trainer_kernels,
         fp32_weights=traces_fp32(options.precision, options.sharding),

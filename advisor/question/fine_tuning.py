@@ -18,6 +18,8 @@ _OF_JOBS = ("packing", "mean_tokens", "keep_activations")
 def check_fine_tuning(source: str, options: Options, *, run: bool = False) -> None:
     """Raise `UsageError` if the options of fine-tuning contradict each other or the source."""
     given = [name for name in ("finetune", *_TUNING_FIELDS) if is_given(options, name)]
+    if options.finetune == "none" and options.lengths is not None:
+        given = [name for name in given if name != "packing"]
     is_saved = is_workload_file(source)
     if not given or (is_saved and set(given) <= set(_OF_JOBS)):
         return
@@ -56,7 +58,7 @@ def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Optio
     tuning = workload.fine_tuning
     if tuning is None:
         given = next((name for name in _OF_JOBS if is_given(options, name)), None)
-        if given is not None:
+        if given is not None and not (given == "packing" and options.lengths is not None):
             raise UsageError(f"{flag_name(given)}: {workload.name} is not fine-tuned", hint="add --finetune lora")
         return workload, options
     if options.mean_tokens is not None and not options.packing:

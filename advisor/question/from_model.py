@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_process import MeasureRequest
+from advisor.errors import UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.from_source import (
     ReadMachine,
@@ -53,6 +54,8 @@ def question_from_model(
         with config_source(model, flag=flag) as source:
             question = question_from_source(source, options, on=on, read_machine=read_machine)
         return replace(question, trace_at=None, trace_fused=None, trace_chunked=None)  # the source is gone
+    if options.lengths is not None:
+        raise UsageError("lengths: example inputs have lengths of their own", hint="name the model's source instead")
     from advisor.workload.sources.live import load_live
     from advisor.workload.trace import trace_live
 

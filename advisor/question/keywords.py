@@ -48,6 +48,7 @@ class Keywords(TypedDict, total=False):
     max_gpus: int | str | None
     max_machines: int | str
     sharding: Literal["auto", "none", "zero1", "zero2", "zero3"]
+    lengths: str | None
     layout: Literal["nchw", "nhwc"]
     compile: Literal["eager", "compile"]
     attention: Literal["auto", "eager", "fused"]

@@ -31,7 +31,7 @@ class Question:
     measuring: Measuring | None = None
     """How to time the step on this machine; None where nothing is to be timed."""
     trace_at: TraceAt | None = None
-    """Needed for models whose dimensions are not affine in the batch."""
+    """For dimensions that are not affine in the batch, and where larger batches are padded to longer sequences."""
     trace_fused: Callable[[], Workload] | None = None
     """Traces the model again with fused attention, where its source offers that."""
     trace_chunked: Callable[[], Workload] | None = None

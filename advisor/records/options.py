@@ -155,7 +155,9 @@ class Options:
         parse=units.parse_count,
     )
     packing: bool = _tuning_flag(
-        False, "pack several samples into each sequence; needs --mean-tokens if the job is given in --samples"
+        False,
+        "pack several samples into each sequence; needs --mean-tokens or --lengths if the job is given in --samples. "
+        "With --lengths also without fine-tuning: no padding",
     )
     mean_tokens: float | None = _tuning_flag(
         None, "mean tokens of a sample of the data set, for --packing", metavar="N", parse=units.parse_positive
@@ -188,6 +190,13 @@ class Options:
     sharding: ShardingChoice = _flag(
         "auto",
         "what GPUs shard: none (DDP), zero1: optimizer state, zero2: also gradients, zero3 (FSDP): also parameters",
+    )
+    lengths: str | None = _flag(
+        None,
+        "lengths of the sequences (hf: models, or the first dimension of --input): a file with one per line, a column "
+        "of a CSV file, or the mean and 95th percentile of a log-normal distribution; each batch is padded to its "
+        "longest",
+        metavar="FILE[:COLUMN]|MEAN,P95",
     )
     input: tuple[str, ...] = _flag(
         (), "shape of an input without the batch dimension: 3x224x224 or ids=1024:int64", metavar="SPEC"
@@ -321,7 +330,9 @@ TAKES_COMMAS = frozenset({"lora_targets", "provider", "region", "tier", "device"
 """Fields that take names with commas between them; file names and input specifications may contain commas."""
 NOT_SERVED = {
     **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
-    **dict.fromkeys(("input", "attention", "timeout", "prompt_tokens", "output_tokens"), "it is fixed in the workload"),
+    **dict.fromkeys(
+        ("input", "lengths", "attention", "timeout", "prompt_tokens", "output_tokens"), "it is fixed in the workload"
+    ),
     **dict.fromkeys(
         ("finetune", "model_config", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels"),
         "it is fixed in the workload",
@@ -335,8 +346,8 @@ OF_MEMORY = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "kv_cache", "engine",
     "finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels", "keep_activations",
     "model_config",
-    "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age",
-    "drop_prices", "top", "timeout", "profiles", "prices",
+    "lengths", "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price",
+    "max_price_age", "drop_prices", "top", "timeout", "profiles", "prices",
 )  # fmt: skip
 """The fields that say whether a step fits a device's memory."""
 OF_PRICES = ("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top")

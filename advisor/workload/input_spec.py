@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.errors import UsageError, did_you_mean
 
@@ -48,3 +48,18 @@ def parse_input_specs(texts: Iterable[str]) -> tuple[InputSpec, ...]:
         if names.count(name) > 1:
             raise UsageError(f"--input {name}=... is given twice", hint="give one --input per argument")
     return specs
+
+
+def with_length(texts: Iterable[str], length: int) -> tuple[str, ...]:
+    """Return `--input` with the sequence, the first dimension of the first input, of this length.
+
+    Other inputs whose first dimension is as long have the same sequence. Raises `UsageError` if there is no dimension.
+    """
+    specs = parse_input_specs(texts)
+    if not specs[0].shape:
+        raise UsageError(f"--input {specs[0]}: no dimension can be the sequence", hint=_HINT)
+    of_sequence = specs[0].shape[0]
+    changed = (
+        replace(spec, shape=(length, *spec.shape[1:])) if spec.shape[:1] == (of_sequence,) else spec for spec in specs
+    )
+    return tuple(map(str, changed))

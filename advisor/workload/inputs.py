@@ -15,7 +15,7 @@ from advisor.workload.user_error import passes_arguments_on
 
 DEFAULT_BATCH = 32
 """Batch size if the source gives none; a note says so."""
-_ASSUMED_BATCH = f"the source gives no batch size: {DEFAULT_BATCH:,} unless --batch is set"
+ASSUMED_BATCH = f"the source gives no batch size: {DEFAULT_BATCH:,} unless --batch is set"
 """Also true if `--batch` is given, because one trace serves all batch sizes."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -49,7 +49,7 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
     default = parameters[0].default
     if isinstance(default, int):
         return InputPlan(make=make, batch=default)
-    return InputPlan(make=make, batch=DEFAULT_BATCH, notes=(_ASSUMED_BATCH,))
+    return InputPlan(make=make, batch=DEFAULT_BATCH, notes=(ASSUMED_BATCH,))
 
 
 def plan_from_specs(specs: Sequence[InputSpec]) -> InputPlan:
@@ -59,7 +59,7 @@ def plan_from_specs(specs: Sequence[InputSpec]) -> InputPlan:
         args = tuple(_blank(spec, batch) for spec in specs if spec.name is None)
         return args, {spec.name: _blank(spec, batch) for spec in specs if spec.name is not None}
 
-    return InputPlan(make=make, batch=DEFAULT_BATCH, notes=(_ASSUMED_BATCH,))
+    return InputPlan(make=make, batch=DEFAULT_BATCH, notes=(ASSUMED_BATCH,))
 
 
 def arguments_of(example: Any, *, model: nn.Module) -> Inputs:

@@ -29,7 +29,7 @@ def find_config(reference: str) -> Path:
     found = _by_id(reference)
     if found is None:
         places = f"; looked in {hub_cache()}, and among the {len(shipped_ids())} models that ship with advise"
-        close = did_you_mean(reference, shipped_ids(), otherwise=" ").replace("?", "? If not,")
+        close = did_you_mean(reference, known_ids(), otherwise=" ").replace("?", "? If not,")
         download = f"download it once with `hf download {reference} {_FILE}`, or name" if is_id else "name"
         raise LoadError(
             f"there is no config {reference}" + (places if is_id else ""),
@@ -46,6 +46,16 @@ def is_known_id(reference: str) -> bool:
 def shipped_ids() -> list[str]:
     """Return the ids of the models whose configs are shipped, sorted."""
     return sorted(file.stem.replace("--", "/", 1) for file in SHIPPED.glob("*.json"))
+
+
+def known_ids() -> list[str]:
+    """Return the ids of the models whose configs are in the local cache or shipped, sorted."""
+    try:
+        folders = os.listdir(hub_cache())
+    except OSError:  # nothing was downloaded
+        folders = []
+    cached = (name.removeprefix("models--").replace("--", "/", 1) for name in folders if name.startswith("models--"))
+    return sorted({*shipped_ids(), *(one for one in cached if _ID.fullmatch(one) and _cached(one))})
 
 
 def hub_cache() -> Path:

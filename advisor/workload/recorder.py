@@ -12,6 +12,7 @@ from torch import nn
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from advisor.errors import TraceError
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import IN_FULL, IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
@@ -485,7 +486,16 @@ def _is_sparse(value: Any) -> bool:
 
 
 def _mean_shape(nested: torch.Tensor) -> list[int]:
-    """Return (samples, mean of each dimension): a dense shape with about as many elements as the ragged tensor."""
+    """Return (samples, mean of each dimension): a dense shape with about as many elements as the ragged tensor.
+
+    Raises `TraceError` for the layout `torch.jagged`, whose operators work on sizes that fake tensors lack.
+    """
+    if nested.layout is torch.jagged:
+        raise TraceError(
+            "jagged tensors (torch.nested, layout=torch.jagged) cannot be traced",
+            hint="give the model padded tensors and the lengths of its sequences, as in `--input x=512x64 --lengths "
+            "180,512 --packing`",
+        )
     sizes = nested._nested_tensor_size()
     return [len(sizes), *(round(size) for size in sizes.double().mean(dim=0).tolist())]
 

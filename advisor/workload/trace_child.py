@@ -236,7 +236,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
                 mode=request.mode,
                 specs=specs,
                 attention=request.attention,
-                tokens=None if tuning is None else tuning.tokens,
+                tokens=request.sequence if tuning is None else tuning.tokens,
             )
             if tuning is not None:
                 from advisor.workload.fine_tuning import fine_tuned

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,19 @@ def test_commands_flags_and_values_are_completed() -> None:
 def test_a_source_is_completed_as_a_file() -> None:
     assert completed("advise mod") == ["file"]
     assert completed("advise rank mod") == ["file"]
+
+
+def test_a_hugging_face_model_is_completed_by_the_configs_on_this_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    config = tmp_path / "models--openai-community--gpt2-own" / "snapshots" / "a1" / "config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text("{}")
+    (tmp_path / "models--openai-community--gpt2-weights-only").mkdir()
+    found = completed("advise hf:openai-community/gpt2")
+    assert {"hf:openai-community/gpt2", "hf:openai-community/gpt2-own"} <= set(found)
+    assert "hf:openai-community/gpt2-weights-only" not in found
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

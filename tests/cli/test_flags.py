@@ -44,6 +44,7 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "sequence": (("4096",), 4096),
     "packing": ((), True),
     "mean_tokens": (("300",), 300.0),
+    "lengths": (("180,512",), "180,512"),
     "optim": (("adamw-8bit",), "adamw-8bit"),
     "trainer_kernels": (("liger",), "liger"),
     "keep_activations": ((), True),

@@ -77,6 +77,13 @@ def test_the_branch_main_comes_before_newer_snapshots_and_the_newest_before_othe
     assert find_config("me/net") == other
 
 
+def test_a_misspelt_id_is_compared_with_the_cache_too(hub: Path) -> None:
+    download(hub, "me/own-network", commit="a1")
+    with pytest.raises(LoadError) as caught:
+        find_config("me/own-netwrok")
+    assert "me/own-network" in caught.value.hint
+
+
 def test_an_old_id_without_an_organization_is_the_only_model_of_that_name() -> None:
     assert find_config("bert-base-uncased") == SHIPPED / "google-bert--bert-base-uncased.json"
 

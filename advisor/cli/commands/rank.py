@@ -75,6 +75,7 @@ def command(
       SCRIPT.py --run    a training or inference script, run up to its first step
       torchvision:NAME   timm:NAME[@SIZE]   hf:ID_OR_CONFIG
       FILE.pt2           an exported program
+      FILE.onnx          an ONNX graph, for inference
       FILE.json          a workload saved by "advise profile -o"
 
     FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process but with your permissions: name only files that

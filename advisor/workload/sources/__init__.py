@@ -41,6 +41,8 @@ class SourceKind:
     """Its `load` takes the most tokens of a sample."""
     has_attention_forms: bool = False
     """Its models implement attention in several ways, and `load` builds the requested one."""
+    is_counted_only: bool = False
+    """Its operators are counted; the model itself cannot be run and timed by torch."""
 
 
 class SourceModule(Protocol):
