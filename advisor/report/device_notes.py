@@ -12,7 +12,7 @@ SHOWN_COUNT = 10
 def part_notes(device_ids: Iterable[str], gpus: Mapping[str, Gpu]) -> tuple[str, ...]:
     """Return one note on the time-sliced GPUs among the devices, and one on the MIG instances."""
     parts = [gpu for name in dict.fromkeys(device_ids) if (gpu := gpus.get(name)) is not None and gpu.part_of]
-    shared = [f"{gpu.name} ({gpu.time_ratio:.3g} of a {gpu.part_of})" for gpu in parts if gpu.time_ratio < 1]
+    shared = [f"{gpu.name} ({gpu.time_ratio:.3g} of one {gpu.part_of})" for gpu in parts if gpu.time_ratio < 1]
     instances = [gpu.name for gpu in parts if gpu.time_ratio == 1]
     notes = []
     if shared:
