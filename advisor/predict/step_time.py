@@ -221,9 +221,12 @@ def _chunks(members: list[int], kernels: Kernels) -> Iterator[list[int]]:
 
 
 def _time_source(device: Device, efficiency: Efficiency) -> TimeSource:
-    """Return the source of a time: "fitted" only if the device's own generation was measured, else "datasheet"."""
+    """Return the source of a time: "fitted" only if the device's own generation was measured, else "datasheet".
+
+    No step was measured on a part of a GPU: its figures are shares of the whole GPU's.
+    """
     if efficiency.device != ANY:
         return "calibrated"
     if device.source != "datasheet":
         return device.source
-    return "datasheet" if efficiency.generation == ANY else "fitted"
+    return "datasheet" if efficiency.generation == ANY or device.part_of is not None else "fitted"

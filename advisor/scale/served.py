@@ -736,7 +736,8 @@ class _Best:
             )
             runs.append("; ".join(one.runs for one in kernels))
             is_alike = device.generation in costs.fitted_generations or (device.kind == "cpu" and costs.fitted_on)
-            sources.append("fitted" if is_known or is_alike else "datasheet")
+            is_measured = is_known or (is_alike and device.part_of is None)
+            sources.append("fitted" if is_measured else "datasheet")
         step_s = held["step_s"]
         time_ratio = np.array([device.time_ratio for device in self.devices])[:, np.newaxis]
         is_possible = np.isfinite(step_s)

@@ -497,6 +497,7 @@ def test_a_part_of_a_gpu_is_ranked_with_an_interval_from_the_whole_gpu_to_its_sh
     assert part.step_s.high / part.step_s.low > 4 * whole.step_s.high / whole.step_s.low
     assert part.job_usd.low < whole.job_usd.mid < part.job_usd.mid
     assert sum("L4-3Q" in note for note in answer.notes) == 1
+    assert (part.time_source, whole.time_source) == ("datasheet", "fitted")  # no step was measured on a part
 
 
 def test_inferentia2_is_ranked_if_it_is_named_and_its_published_time_lies_within_the_interval() -> None:
