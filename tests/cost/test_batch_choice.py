@@ -1,0 +1,38 @@
+"""Which batch a device runs the job at: the smallest of about the least cost that is not tight in memory."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.cost.batch_choice import choose_batches
+from advisor.records.answer import JobLimits
+from tests.cost.toys import device, job, predictions
+
+SLOW = device("slow")
+BATCHES = (8, 16, 32)
+# 3,200 samples take 400, 200 and 100 steps: 102, 101 and 100 s.
+STEP_S = [[0.255, 0.505, 1.0]]
+
+
+def chosen(step_s: Any = STEP_S, *, tight: tuple[bool, ...] = (False,) * 3, **changes: Any) -> int:
+    found = choose_batches(
+        predictions(SLOW, step_s=step_s, batches=BATCHES, is_tight=np.array([tight])), job=job(3200, **changes)
+    )
+    return BATCHES[int(found.index[0])]
+
+
+def test_the_smallest_within_two_percent_of_the_least_cost_is_chosen() -> None:
+    assert chosen() == 8
+    assert chosen([[0.256, 0.505, 1.0]]) == 16  # 2.4 % more than the least
+
+
+@pytest.mark.parametrize("asked", [{"objective": "time"}, {"limits": JobLimits(deadline_s=1000.0)}])
+def test_the_fastest_is_chosen_where_time_decides(asked: Any) -> None:
+    assert chosen(**asked) == 32
+
+
+def test_a_tight_batch_is_chosen_only_if_no_other_fits() -> None:
+    assert chosen(tight=(True, False, False)) == 16
+    assert chosen([[0.3, 0.505, 1.0]], tight=(False, True, True)) == 8  # 20 % more than the least, and safe
+    assert chosen(tight=(True, True, True)) == 8
