@@ -29,6 +29,8 @@ from advisor.records.device import ANY, Efficiency, FamilyEfficiency
 from advisor.records.prediction import FloatArray
 
 ENGINE, LINEAR = "vidur_engine.csv", "vidur_ops.csv"
+_OTHER_STACKS = ("AWS",)
+"""Vendors whose devices do not run these kernels: NeuronCores."""
 _ENGINE_GPU = "a100-sxm4-80gb"
 """The GPU on which an engine's kernels are fitted: its memory is fast enough to show the limit of an SM, unlike an
 A40's."""
@@ -108,7 +110,7 @@ def with_fitted_engine(efficiencies: Sequence[Efficiency], steps: Sequence[Measu
         spread = float(np.sqrt(np.mean(errors**2))) if is_measured else one.families[ANY].log_spread
         n = len(fitted) if is_measured else 0
         entered = with_engine_kernels(one, kernels, log_spread=spread, n=n, source=source)
-        found.append(entered if one.kind == "gpu" else one)
+        found.append(entered if one.kind == "gpu" and one.vendor not in _OTHER_STACKS else one)
     return tuple(found)
 
 

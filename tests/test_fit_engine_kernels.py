@@ -109,7 +109,7 @@ def test_every_gpu_has_figures_of_an_engines_kernels_and_they_are_those_of_today
     shipped = load_catalog().efficiencies
     for before, after in zip(shipped, with_fitted_engine(shipped, published(ENGINE)), strict=True):
         assert yaml_text(after) == yaml_text(before)
-        assert ("rms_norm" in after.families) == (after.kind == "gpu")
+        assert ("rms_norm" in after.families) == (after.kind == "gpu" and after.vendor != "AWS")  # no NeuronCore
 
 
 def test_published_operators_of_language_models_are_within_the_bar() -> None:

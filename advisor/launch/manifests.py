@@ -30,10 +30,15 @@ def arch_of(machine: LaunchMachine) -> str:
 
 
 def gpu_resource(machine: LaunchMachine) -> str:
-    """Return the resource that the device plugin of the GPU's vendor offers, or "" for a CPU."""
-    if machine.device.kind == "cpu":
+    """Return the resource that the device plugin of the GPU's vendor offers; "" for a CPU and for NeuronCores."""
+    if machine.device.kind == "cpu" or machine.device.id.endswith("-core"):
         return ""
     return "amd.com/gpu" if machine.device.id.startswith(("mi", "radeon")) else "nvidia.com/gpu"
+
+
+def known_gpus(machine: LaunchMachine) -> Mapping[str, str]:
+    """Return the machine's GPU as one that instance types name; nothing if it needs more than a vendor's resource."""
+    return {machine.device.id: ""} if gpu_resource(machine) else {}
 
 
 def toleration(key: str, value: str | None = None) -> dict[str, str]:

@@ -132,14 +132,14 @@ def test_a_type_that_nobody_rents_names_those_that_are_close(advise: Advise, nam
 
 
 def test_the_prices_of_a_type_that_cannot_be_predicted_are_shown_with_the_reason(advise: Advise) -> None:
-    # profiles/prices/aws.yaml, inf2.xlarge: on demand, spot and two commitments in each of three regions
-    text = advise("prices", "show", "inf2.xlarge").out
-    assert_says(text, "aws inf2.xlarge", "'inferentia2'", "0.7582")
-    shown = json.loads(advise("prices", "show", "inf2.xlarge", "-o", "json").out)["prices"]
+    # profiles/prices/aws.yaml, inf1.xlarge: on demand, spot and two commitments in each of three regions
+    text = advise("prices", "show", "inf1.xlarge").out
+    assert_says(text, "aws inf1.xlarge", "'inferentia'", "0.228")
+    shown = json.loads(advise("prices", "show", "inf1.xlarge", "-o", "json").out)["prices"]
     usd = {price["region"]: price["usd_per_hour"] for price in shown if price["kind"] == "on_demand"}
-    assert usd["us-east-1"] == 0.7582
+    assert usd["us-east-1"] == 0.228
     assert {price["device"] for price in shown} == {None}
-    assert all("'inferentia2'" in price["unpredicted"] for price in shown)
+    assert all("'inferentia'" in price["unpredicted"] for price in shown)
     rented = json.loads(advise("prices", "show", "g5.xlarge", "-o", "json").out)["prices"]
     assert {price["unpredicted"] for price in rented} == {None}
 

@@ -16,6 +16,7 @@ from advisor.launch.manifests import (
     arch_of,
     gpu_resource,
     handing_over,
+    known_gpus,
     manifest,
     toleration,
 )
@@ -42,7 +43,7 @@ def command(task: LaunchTask) -> str:
 
 def why_not(machine: LaunchMachine) -> str:
     """Return why Karpenter cannot launch the instance, or "" if it can."""
-    return why_unknown(machine, providers=PROVIDERS, gpu_names={machine.device.id: ""})
+    return why_unknown(machine, providers=PROVIDERS, gpu_names=known_gpus(machine))
 
 
 def task_values(task: LaunchTask) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from advisor.launch.manifests import (
     arch_of,
     gpu_resource,
     handing_over,
+    known_gpus,
     manifest,
     toleration,
 )
@@ -54,7 +55,7 @@ def command(task: LaunchTask) -> str:
 
 def why_not(machine: LaunchMachine) -> str:
     """Return why no managed cluster has such a node, or "" if one can."""
-    gpu_names = GPU_NAMES if machine.provider == "gcp" else {machine.device.id: ""}
+    gpu_names = GPU_NAMES if machine.provider == "gcp" else known_gpus(machine)
     return why_unknown(machine, providers=PROVIDERS, gpu_names=gpu_names)
 
 
