@@ -2,7 +2,8 @@
 
     python scripts/write_gallery.py
 
-Writes docs/gallery.md, docs/gallery.html, whose tables can be sorted, and a badge for each model in docs/gallery/.
+Writes docs/gallery.md, docs/gallery.html (not in the repository), whose tables can be sorted, and a badge for each
+model in docs/gallery/.
 """
 
 import re
@@ -22,9 +23,10 @@ from advisor.records.answer import Contender, Interval, Recommendation, Situatio
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_noun
-from advisor.report.amounts import number_text, sample_unit
+from advisor.report.amounts import money_interval, number_text
 from advisor.report.content import Document, Section, Table, section
 from advisor.report.html import render_document
+from advisor.report.situations import busy_unit, is_too_close, times_cheaper
 from advisor.report.tables import ColumnOf, column, table_of
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -120,12 +122,12 @@ def page(groups: Sequence[Sequence[Entry]], *, today: date) -> str:
     lines = [
         "# Gallery: when to use a CPU and when a GPU",
         "",
-        f"Written by `scripts/write_gallery.py` on {today}, from configs that ship with advise; [the same with",
-        "tables that can be sorted](gallery.html). For each model: the cheapest GPU and the cheapest CPU whose price",
-        "can be trusted, their costs [with 90 % intervals], which kind is cheaper and how many times, and from which",
-        "size on a GPU is. Prices are on-demand, per million (M) or billion (G). A service is always on and takes one",
-        "request at a time. `advise hf:NAME` answers for your job, region and prices. Each model has a badge in",
-        "`docs/gallery/`, such as [this one](gallery/google-bert--bert-base-uncased.svg).",
+        f"Written by `scripts/write_gallery.py` on {today}, from configs that ship with advise; it also writes",
+        "`docs/gallery.html`, whose tables can be sorted. For each model: the cheapest GPU and the cheapest CPU whose",
+        "price can be trusted, their costs [with 90 % intervals], which kind is cheaper and by how much, and the size",
+        "above which a GPU is cheaper. Prices are on-demand, per million (M) or billion (G). A service is always on,",
+        "and takes one request at a time. `advise hf:NAME` answers for your job, region and prices. Each model has a",
+        "badge in `docs/gallery/`, such as [this one](gallery/google-bert--bert-base-uncased.svg).",
     ]
     for table in tables(groups):
         widths = ["---"] * len(table.columns)
@@ -195,9 +197,9 @@ def _columns(kind: SituationKind) -> Iterator[ColumnOf[Row]]:
 
 
 def _cheaper(row: Row) -> str:
-    if row.ratio.low <= 1 <= row.ratio.high:
+    if is_too_close(row.ratio):
         return "about the same"
-    return f"{'GPU' if row.ratio.mid > 1 else 'CPU'} {units.format_times(max(row.ratio.mid, 1 / row.ratio.mid))}"
+    return f"{'GPU' if row.ratio.mid > 1 else 'CPU'} {times_cheaper(row.ratio)}"
 
 
 def _crossing(row: Row) -> str:
@@ -213,16 +215,11 @@ def _crossing(row: Row) -> str:
 
 
 def _cost(side: Contender, row: Row) -> str:
-    cost, per = side.job_usd, ""
-    if row.situation.kind == "busy":
-        unit = sample_unit(min(row.cpu.job_usd.mid, row.gpu.job_usd.mid), job_samples=row.situation.point.at)
-        cost, per = unit.of(side.job_usd), f"/{unit.symbol}"
-    return f"{units.format_usd(cost.mid)}{per} {_ends(cost)}"
-
-
-def _ends(cost: Interval) -> str:
-    low, high = (units.format_usd(end).removeprefix("$") for end in (cost.low, cost.high))
-    return f"[{low}-{high}]"
+    if row.situation.kind != "busy":
+        return money_interval(side.job_usd, rate=None)
+    unit = busy_unit(row.situation)
+    usd, _, ends = money_interval(unit.of(side.job_usd), rate=None).partition(" ")
+    return f"{usd}/{unit.symbol} {ends}"
 
 
 def badge_svg(entry: Entry) -> str:
@@ -230,7 +227,7 @@ def badge_svg(entry: Entry) -> str:
     model, said = entry.name.partition("/")[2], "no CPU or no GPU can run it"
     for row in rows_of([entry], "busy"):
         side = min(row.cpu, row.gpu, key=lambda one: one.job_usd.mid)
-        unit = sample_unit(side.job_usd.mid, job_samples=row.situation.point.at)
+        unit = busy_unit(row.situation)
         noun = samples_noun(entry.answer.job.generation)
         said = f"{side.name} {units.format_usd(unit.of(side.job_usd).mid)} per {unit.name} {noun}"
     widths = [2 * _BADGE_MARGIN_PX + _BADGE_CHARACTER_PX * len(text) for text in (model, said)]

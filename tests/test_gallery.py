@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -36,6 +37,15 @@ def test_a_kind_that_is_not_surely_cheaper_is_said_to_cost_about_the_same() -> N
     close = replace(ANSWER, situations=(situation("busy", cpu_usd=1.05, gpu_usd=1.0, width=1.3),))
     (table, *_) = write_gallery.tables([[replace(ENTRY, answer=close)], []])
     assert table.rows[0][1] == "about the same"
+
+
+def test_the_html_page_has_every_table_under_a_heading_of_its_own() -> None:
+    groups = [[ENTRY], [replace(ENTRY, name="acme/llm")]]
+    sections = write_gallery.document(groups, today=date(2026, 11, 26)).sections
+    assert len({one.id for one in sections}) == len({one.title for one in sections}) == 6
+    html = write_gallery.render_document(write_gallery.document(groups, today=date(2026, 11, 26)))
+    assert "acme/llm" in html
+    assert ENTRY.name not in html  # escaped
 
 
 def test_a_badge_is_well_formed_and_names_the_cheapest() -> None:

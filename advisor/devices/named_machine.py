@@ -35,7 +35,8 @@ def named_machine(name: str, catalog: Catalog) -> NamedMachine:
     try:
         device = named_device(name, catalog)[1]
     except UsageError as error:
-        raise UsageError(f"--on {name}: no offer has this name, and {error.message}", hint=error.hint) from error
+        hint = error.hint if "," not in name else f"write {' '.join(f'--on {one.strip()}' for one in name.split(','))}"
+        raise UsageError(f"--on {name}: no offer has this name, and {error.message}", hint=hint) from error
     return NamedMachine(name=name, device=device, device_count=1)
 
 

@@ -81,13 +81,13 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     leading = [row for row in ranked if row.quote.may_lead]
     others = [row for place, row in enumerate(ranked) if place >= len(doubtful) and not row.quote.may_lead]
     shown = [*doubtful, *leading, *others][:top]
-    kinds = {row.quote.device.kind for row in shown}
-    candidate_kinds = {row.quote.device.kind for row in shown if row.quote.is_candidate}
-    rest = sorted((*leading, *others), key=lambda row: not row.quote.is_candidate)
-    missing = [
-        row for row in rest if row.quote.device.kind not in (candidate_kinds if row.quote.is_candidate else kinds)
-    ]
-    missing = missing[:1]
+
+    def is_missing(row: RankedQuote) -> bool:
+        alike = [one.quote for one in shown if one.quote.device.kind == row.quote.device.kind]
+        return not any(one.is_candidate or not row.quote.is_candidate for one in alike)
+
+    best_first = sorted((*leading, *others), key=lambda row: not row.quote.is_candidate)
+    missing = [row for row in best_first if is_missing(row)][:1]
     shown = [*shown[: max(top - len(missing), 1)], *missing]
     return (*sorted(shown, key=lambda row: row.rank or 0), *rows[len(ranked) :])
 

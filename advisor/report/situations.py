@@ -19,7 +19,7 @@ from advisor.records.break_even_curves import DECADE_COUNT
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
 from advisor.records.sample_words import samples_noun
-from advisor.report.amounts import money_interval, number_text, sample_unit
+from advisor.report.amounts import SampleUnit, money_interval, number_text, sample_unit
 from advisor.report.break_even import contender_label
 from advisor.report.content import Section, Table, section
 from advisor.report.marks import KIND_NAMES
@@ -160,13 +160,17 @@ def _cost(row: _Row, *, rate: ExchangeRate | None) -> str:
     usd = row.contender.job_usd.mid
     match row.situation.kind:
         case "busy":
-            least_usd = min(side.job_usd.mid for side in _sides(row.situation).values())
-            unit = sample_unit(least_usd, job_samples=row.situation.point.at)
+            unit = busy_unit(row.situation)
             return f"{money(unit.of(row.contender.job_usd).mid)}/{unit.symbol}"
         case "once":
             return money(usd)
         case "service":
             return f"{money(usd)}/mo"
+
+
+def busy_unit(one: Situation) -> SampleUnit:
+    """Return the unit of samples in which the lower cost of devices that are kept busy is readable."""
+    return sample_unit(min(side.job_usd.mid for side in _sides(one).values()), job_samples=one.point.at)
 
 
 def _speed(row: _Row) -> str:
@@ -183,18 +187,20 @@ def _verdict(row: _Row) -> str:
     ratio = row.situation.point.cost_ratio
     if ratio is None or row.kind != _cheaper(ratio):
         return ""
-    return "too close" if _is_open(ratio) else f"{_times(ratio)} cheaper"
+    return "too close" if is_too_close(ratio) else f"{times_cheaper(ratio)} cheaper"
 
 
 def _cheaper(ratio: Interval) -> DeviceKind:
     return "gpu" if ratio.mid > 1 else "cpu"
 
 
-def _is_open(ratio: Interval) -> bool:
+def is_too_close(ratio: Interval) -> bool:
+    """Return whether a ratio of costs may be below or above 1."""
     return ratio.low <= 1 <= ratio.high
 
 
-def _times(ratio: Interval) -> str:
+def times_cheaper(ratio: Interval) -> str:
+    """Return how many times less the cheaper side costs, such as "3.5x"."""
     return units.format_times(ratio.mid if ratio.mid > 1 else 1 / ratio.mid)
 
 
@@ -202,10 +208,10 @@ def _busy_sentence(one: Situation, _: str) -> str:
     ratio = one.point.cost_ratio
     if ratio is None:
         return ""
-    if _is_open(ratio):
+    if is_too_close(ratio):
         return "Kept busy, neither a CPU nor a GPU is clearly cheaper"
     kind, other = ("GPU", "CPU") if ratio.mid > 1 else ("CPU", "GPU")
-    return f"Kept busy, a {kind} is {_times(ratio)} cheaper than a {other}"
+    return f"Kept busy, a {kind} is {times_cheaper(ratio)} cheaper than a {other}"
 
 
 def _crossing_sentence(subject: str, unit: str) -> Callable[[Situation, str], str]:

@@ -5,6 +5,7 @@ import pytest
 from advisor.catalog.overlay import shipped_layer
 from advisor.catalog.parse import parse_catalog
 from advisor.devices.named_machine import named_machine
+from advisor.errors import UsageError
 from advisor.records.price import Catalog
 
 
@@ -30,3 +31,9 @@ def test_a_gpus_dispatch_takes_as_long_as_the_clock_of_its_host_says(
     device = named_machine(name, shipped).device
     assert device.kind == "gpu"
     assert (device.host_cpu, device.host_time_ratio) == (host_cpu, pytest.approx(4 / host_ghz))
+
+
+def test_names_with_commas_between_them_are_answered_with_what_to_write(shipped: Catalog) -> None:
+    with pytest.raises(UsageError) as caught:
+        named_machine("t4, l4", shipped)
+    assert caught.value.hint == "write --on t4 --on l4"
