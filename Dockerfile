@@ -1,4 +1,4 @@
-# The service (`advise serve`) without torch. It runs as a user without rights and writes nothing but /tmp:
+# The service (`advise serve`) without torch. It runs as a non-root user and writes only to /tmp:
 #   docker build -t advisor . && docker run --read-only --tmpfs /tmp --cap-drop ALL -p 8000:8000 \
 #     -v "$PWD/token:/run/secrets/advisor-token:ro" advisor
 FROM python:3.12-slim AS build

@@ -64,8 +64,8 @@ def candidates_of(
     alone, and a step has to be timed there first, for `trial_usd`. Such an offer counts only if the upper end of its
     amount is at most that of the best measured offer, even after adding what its trial costs more than one there.
 
-    With `purchases`, a machine of several devices is none if one with fewer does the job for less with start-up: a node
-    of eight GPUs takes minutes to start and computes for seconds.
+    With `purchases`, a machine of several devices is no candidate if one with fewer does the job for less, start-up
+    included: a node of eight GPUs takes minutes to start and computes for seconds.
     """
     found: BoolArray = np.array(is_trusted, dtype=np.bool_)
     known = found & is_measured
