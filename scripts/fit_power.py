@@ -10,6 +10,7 @@ alike, however many rows they have. The table has the errors of each GPU when it
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,12 +44,12 @@ PRIORS = {
     "overhead_ratio": (0.3, 0.3),
     "most_ratio": (0.97, 0.02),
 }
-"""Start of each coefficient and one standard deviation of its logarithm: a product at full rate draws the limit, a copy
-about two thirds of it."""
+"""Start of each coefficient and the standard deviation of its logarithm: a matmul at full rate draws the power limit, a
+copy about two thirds of it."""
 PRIOR_WEIGHT = 0.05
 ROBUST_SCALE = 0.15
 UNSEEN_FACTOR = 2.0
-"""Two GPUs were measured, both of data centres, so another GPU's error is taken as twice theirs when left out."""
+"""Only two GPUs were measured, both for data centres: the error of any other is taken as twice theirs when left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +75,16 @@ def main() -> None:
     left_out = {
         device: fitted([row for row in rows if row.device != device], idle_ratio=idle_ratio) for device in devices
     }
-    table = "\n".join(error_table(rows, left_out, fitted(rows, idle_ratio=idle_ratio)))
-    print(table)
-    unseen = [_log_error(row, left_out[row.device]) for row in rows]
     final = fitted(rows, idle_ratio=idle_ratio)
-    seen = [_log_error(row, final) for row in rows]
+    table = "\n".join(error_table(rows, left_out, final))
+    print(table)
     by_device = [
-        _rms([one for one, row in zip(unseen, rows, strict=True) if row.device == device]) for device in devices
+        _rms([_log_error(row, left_out[device]) for row in rows if row.device == device]) for device in devices
     ]
     values = {
         "idle_ratio": idle_ratio,
         **{name: getattr(final, name) for name in PRIORS},
-        "log_spread": _rms(seen),
+        "log_spread": _rms([_log_error(row, final) for row in rows]),
         "unseen_log_spread": UNSEEN_FACTOR * _rms(by_device),
         "idle_log_spread": idle_log_spread,
     }
@@ -130,7 +129,7 @@ def served_rows(catalog: Catalog) -> Iterator[Row]:
 
 
 def kernel_rows(catalog: Catalog) -> Iterator[Row]:
-    """Yield the measured kernels: what neither compute nor memory explains of their time is overhead."""
+    """Yield the measured kernels; the time that neither compute nor memory traffic explains counts as overhead."""
     engine: Engine = catalog.engines["vllm"]
     with (TABLES / "kernels.csv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
@@ -161,7 +160,7 @@ def _idle_ratio() -> tuple[float, float]:
 
 def fitted(rows: Sequence[Row], *, idle_ratio: float) -> GpuPower:
     """Return the coefficients fitted to these rows; GPUs weigh alike."""
-    counts = {row.device: sum(other.device == row.device for other in rows) for row in rows}
+    counts = Counter(row.device for row in rows)
     weight = np.array([len(rows) / len(counts) / counts[row.device] for row in rows]) ** 0.5
     starts = np.log([start for start, _ in PRIORS.values()])
     sigmas = np.array([sigma for _, sigma in PRIORS.values()])

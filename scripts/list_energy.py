@@ -13,7 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import median, pstdev
 
 from advisor.catalog.overlay import load_catalog
 
@@ -61,8 +61,9 @@ CPU_ROWS = {
     "Zen 5 Turin": ("any", "EPYC 5th Gen"),
     "Neoverse N1": ("any", "Neoverse N1 (Ampere Altra)"),
 }
-"""The row of each generation. Not used: the published EPYC 5th Gen (averages 1,039 servers of every make), EPYC 4th Gen
-(with small 8xx4 servers), Gravitons (copies of EPYC 2nd Gen), Google's maxima (kW taken from W), older Azure rows."""
+"""The row of each generation. Not used: the published EPYC 5th Gen (averages 1,039 servers of all vendors), EPYC 4th
+Gen (includes small 8xx4 servers), Gravitons (copies of EPYC 2nd Gen), Google's maxima (kW subtracted from W), older
+Azure rows."""
 NEAREST = {
     "Zen 3 Milan-X": "Zen 3 Milan",
     "Zen 4 Genoa-X": "Zen 4 Genoa",
@@ -73,9 +74,9 @@ NEAREST = {
     "Neoverse V1": "Neoverse N1",
     "Neoverse V2": "Neoverse N1",
 }
-"""Generations that nobody measured, with the nearest that somebody did."""
+"""Generations without measurements, and the measured one closest to each."""
 MODELS_IN_FAMILIES = {"EPYC 9654": "EPYC 4th Gen", "EPYC 9655": "EPYC 5th Gen"}
-"""Single CPUs and their families: how far one server is from the mean of its family."""
+"""Single CPUs and their families, for the spread of one server around the mean of its family."""
 
 
 def main() -> None:
@@ -181,8 +182,7 @@ def cpu_text(rows: Sequence[dict[str, str]]) -> str:
     by_family = {(row["provider"], row["cpu_family"]): row for row in rows}
     most = {family: float(by_family["any", family]["max_watts_per_thread"]) for family in (
         *MODELS_IN_FAMILIES, *MODELS_IN_FAMILIES.values())}  # fmt: skip
-    own = [math.log(most[model] / most[family]) for model, family in MODELS_IN_FAMILIES.items()]
-    own_spread = math.sqrt(sum(one**2 for one in own) / len(own))
+    own_spread = _rms([math.log(most[model] / most[family]) for model, family in MODELS_IN_FAMILIES.items()])
     per_core = {}
     for generation, key in CPU_ROWS.items():
         row = by_family[key]
@@ -192,17 +192,15 @@ def cpu_text(rows: Sequence[dict[str, str]]) -> str:
             threads * float(row["max_watts_per_thread"]),
             row["servers"],
         )
-    logs = [math.log(high) for _, high, _ in per_core.values()]
-    mean = sum(logs) / len(logs)
-    others = math.sqrt(sum((one - mean) ** 2 for one in logs) / len(logs))
+    unmeasured_spread = math.hypot(own_spread, pstdev(math.log(high) for _, high, _ in per_core.values()))
     lines = [CPU_HEAD.format(vcpus=f"{_usual_vcpus():g}")]
     for generation, (low, high, servers) in sorted(per_core.items()):
         lines.append(_cpu_line(generation, low, high, own_spread, f"mean of {servers} servers"))
     for generation, nearest in sorted(NEAREST.items()):
         low, high, _ = per_core[nearest]
-        lines.append(_cpu_line(generation, low, high, math.hypot(own_spread, others), f"not measured: as {nearest}"))
+        lines.append(_cpu_line(generation, low, high, unmeasured_spread, f"not measured: as {nearest}"))
     low, high = median(one[0] for one in per_core.values()), median(one[1] for one in per_core.values())
-    lines.append(_cpu_line('"*"', low, high, math.hypot(own_spread, others), "not measured: median of the others"))
+    lines.append(_cpu_line('"*"', low, high, unmeasured_spread, "not measured: median of the others"))
     return "".join(lines)
 
 
@@ -211,6 +209,10 @@ def _cpu_line(generation: str, low: float, high: float, spread: float, source: s
         f"  {generation}: {{idle_w_per_core: {low:.4g}, busy_w_per_core: {high:.4g}, log_spread: {spread:.2f}, "
         f'source: "{source}"}}\n'
     )
+
+
+def _rms(errors: Sequence[float]) -> float:
+    return math.sqrt(sum(error**2 for error in errors) / len(errors))
 
 
 def _usual_vcpus() -> float:
@@ -223,10 +225,10 @@ CPU_HEAD = """\
 # Watts of a server for each physical core, at the wall (CPU, memory, fans, power supply), at active idle and full load.
 # Written by scripts/list_energy.py. Means over SPECpower_ssj2008 results (SPECpower-2026-03-09.csv and
 # output/coefficients-aws-use.csv in cloud-carbon-footprint/ccf-coefficients @ b0032d92, Apache-2.0). An integer load
-# in Java: AVX-512 and AMX kernels draw more. log_spread: one server against the mean of its family (EPYC 9654, 9655);
-# where a generation was not measured, with the spread between families.
+# in Java: AVX-512 and AMX kernels draw more. log_spread: of one server around the mean of its family (EPYC 9654, 9655);
+# for generations that were not measured, combined with the spread between families.
 #
-# unknown_vcpus_per_gpu: the median of the offers that say how many vCPUs a GPU has, for those that do not.
+# unknown_vcpus_per_gpu: the median vCPUs per GPU of the offers that give both; assumed for the others.
 unknown_vcpus_per_gpu: {vcpus}
 cpus:
 """
@@ -241,8 +243,7 @@ def grid_text(rows: Sequence[dict[str, str]]) -> str:
         for row in preferred
         if row["place"] in of_place and row["provider"] != "gcp"
     ]
-    spread = math.sqrt(sum(one**2 for one in logs) / len(logs))
-    lines = [GRID_HEAD.format(count=len(logs), spread=f"{spread:.2f}")]
+    lines = [GRID_HEAD.format(count=len(logs), spread=f"{_rms(logs):.2f}")]
     lines += _grid_lines(preferred, of_place)
     return "".join(lines)
 
@@ -264,7 +265,7 @@ GRID_HEAD = """\
 # centres. Written by scripts/list_energy.py. Location-based: annual averages of the local grid, without certificates or
 # power purchase contracts; hour and season move the real value by a factor of two and more. A region that is missing
 # has no figure, and its CO2 is left blank. A place with several figures has one, Google's of 2024, so that providers
-# there are compared by their machines and not by their sources. Without `year`, the source states none.
+# there are compared by their machines and not by their sources. Without `year`, the source does not state one.
 #
 # source: who published the figure. Taken, all under Apache-2.0, from GoogleCloudPlatform/region-carbon-info @ 49f3f26b
 # (data/yearly/2024.csv: Google's), cloud-carbon-footprint/ccf-coefficients @ b0032d92 (data/grid-emissions-factors-*)

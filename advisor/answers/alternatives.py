@@ -175,7 +175,7 @@ def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
     is_least = name == "min_throughput"
     of = given.of if isinstance(given, TimeLimit) else "mean"
     amount = (max if is_least else min)(_AMOUNTS[name, of](quote) for quote in quotes)
-    if not math.isfinite(amount):  # nobody's CO2 is known
+    if not math.isfinite(amount):  # no quote's CO2 is known
         return
     for _ in range(_TRIES):
         text, number = _typed(name, amount, is_least=is_least)

@@ -4,8 +4,8 @@ owned:
   gpu-box:
     machine: {vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}
     electricity_usd_per_kwh: 0.30
-    power_w: 550                     # optional, measured: of the whole machine under load
-    gco2_per_kwh: 380                # optional: CO2 of this electricity
+    power_w: 550                     # optional: measured power of the whole machine under load
+    gco2_per_kwh: 380                # optional: grams of CO2 per kWh of this electricity
     date: 2026-11-01
     region: EU                       # optional
     purchase_usd: 3200               # these three together, to decide a purchase; what is paid already decides nothing
@@ -20,7 +20,7 @@ from advisor.catalog.fields import read_number, read_record
 from advisor.catalog.price_files import Machine, PriceRow, read_date
 from advisor.catalog.strict_yaml import Node
 from advisor.errors import ProfileError
-from advisor.records.device import ANY, Gpu
+from advisor.records.device import Gpu
 from advisor.records.energy import EnergyData
 from advisor.records.price import Offer, Price
 
@@ -28,9 +28,8 @@ OWN_PROVIDER = "own"
 _HOURS_PER_YEAR = 8760
 """365 days; clouds bill a month as a twelfth of this, 730 h."""
 _WATTS_PER_KW = 1000
-_THREADS_PER_CORE = 2
-"""Of a machine whose entry does not say."""
-_NO_PRICE = "electricity at its power"
+_PREDICTED_WATTS = "its predicted power"
+"""Stands in the source of a price until `with_electricity` has computed the watts."""
 _PURCHASE_KEYS = ("purchase_usd", "lifetime_years", "used_percent")
 
 
@@ -67,7 +66,7 @@ def _read_owned(node: Node) -> PriceRow:
     power_w = float(read_number(node["power_w"])) if "power_w" in node else None
     running_usd_per_hour = (power_w or 0.0) / _WATTS_PER_KW * electricity_usd
     purchase = _read_purchase(node)
-    watts = _NO_PRICE if power_w is None else f"{power_w:g} W"
+    watts = _PREDICTED_WATTS if power_w is None else f"{power_w:g} W"
     price = Price(
         kind="owned",
         usd_per_hour=running_usd_per_hour + (purchase.usd_per_hour if purchase else 0.0),
@@ -96,9 +95,9 @@ def _read_owned(node: Node) -> PriceRow:
 
 
 def with_electricity(offers: Iterable[Offer], *, gpus: Mapping[str, Gpu], energy: EnergyData) -> list[Offer]:
-    """Return the offers with a price of the owned machines whose power is predicted: that at full load.
+    """Return the offers, with the electricity at full load in the price of owned machines without a measured power.
 
-    A ranking replaces it by the power of its step. Raises `ProfileError` if the power is not known.
+    A ranking replaces it with that at the power of the step. Raises `ProfileError` if the power is not known.
     """
     return [
         offer
@@ -110,19 +109,17 @@ def with_electricity(offers: Iterable[Offer], *, gpus: Mapping[str, Gpu], energy
 
 def _with_electricity(offer: Offer, usd_per_kwh: float, *, gpus: Mapping[str, Gpu], energy: EnergyData) -> Offer:
     tdp_w = gpus[offer.gpu].tdp_w if offer.gpu else 0.0
-    cpus = energy.cpu.cpus if energy.cpu else {}
-    cpu = cpus.get(offer.cpu or ANY) or cpus.get(ANY)
-    if tdp_w is None or cpu is None or (offer.gpu and energy.gpu is None) or offer.vcpus is None:
+    if tdp_w is None or energy.cpu is None or (offer.gpu and energy.gpu is None) or offer.vcpus is None:
         message = f"the power of {offer.gpu or offer.cpu} is not known, or the machine has no vcpus"
         raise ProfileError(message, where=offer.id, hint="add `power_w: 550`, the watts of the machine under load")
     gpu_w = offer.gpu_count * tdp_w * energy.gpu.most_ratio if energy.gpu else 0.0
-    watts = gpu_w + offer.vcpus / (offer.threads_per_core or _THREADS_PER_CORE) * cpu.busy_w_per_core
+    watts = gpu_w + offer.vcpus / offer.usual_threads_per_core * energy.cpu.of(offer.cpu).busy_w_per_core
     running = watts / _WATTS_PER_KW * usd_per_kwh
     prices = tuple(
         replace(
             price,
             usd_per_hour=price.usd_per_hour + running,
-            source=price.source.replace(_NO_PRICE, f"at most {watts:.0f} W, as predicted for the step,"),
+            source=price.source.replace(_PREDICTED_WATTS, f"at most {watts:.0f} W, as predicted for the step,"),
         )
         for price in offer.prices
     )

@@ -129,7 +129,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
 
 
 def _with_energy_of(layer: Layer, energy: EnergyData) -> EnergyData:
-    """Return what is known of watts and grids with what a lower layer adds; the first row of a region's grid wins."""
+    """Return the data on power and grids, completed by a lower layer; the first row of a region wins."""
     gpu, cpu, grids = energy.gpu, energy.cpu, energy.grids
     if layer.gpu_power is not None:
         gpu = gpu or read_energy_file(GpuPower, layer.gpu_power)
@@ -142,7 +142,7 @@ def _with_energy_of(layer: Layer, energy: EnergyData) -> EnergyData:
 
 
 def _by_cpu(energy: EnergyData, cpus: Mapping[str, Cpu]) -> EnergyData:
-    """Return the same with the watts of CPUs by their ids instead of their generations."""
+    """Return the data with the watts of CPUs keyed by their ids instead of their generations."""
     if energy.cpu is None:
         return energy
     of = energy.cpu.cpus

@@ -56,7 +56,7 @@ def offer_limits(
 ) -> list[Limit]:
     """Return the user's quota and the limits on time, money and CO2 that are set, for each offer.
 
-    An offer whose CO2 is not known (NaN) does not keep a limit on it.
+    An offer whose CO2 is not known (NaN) does not keep a limit on CO2.
     """
     count = costs.instance_count
     # The local machine costs $0 an hour, and an offer that cannot serve the load would need infinitely many.

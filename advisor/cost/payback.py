@@ -43,7 +43,7 @@ def owned_notes(
         offer = owned.get(quote.id)
         if offer is not None and offer.running_usd_per_hour is not None:
             running_usd = offer.running_usd_per_hour
-            if offer.electricity_usd_per_kwh is not None:  # the price that was read is that at full load
+            if offer.electricity_usd_per_kwh is not None:  # the offer's price is that at full load
                 running_usd += quote.usd_per_hour - offer.prices[0].usd_per_hour
             if offer.purchase_usd is None:
                 notes.append(_at_home(quote, rented=rented, rate=rate))

@@ -8,16 +8,14 @@ import numpy as np
 from advisor.cost.job_cost import JobCosts
 from advisor.cost.offer_terms import OfferTerms
 from advisor.records.answer import Job
-from advisor.records.device import ANY, Device
-from advisor.records.energy import CpuPower, CpuPowers, EnergyData, GpuPower, Grid, Watts
+from advisor.records.device import Device
+from advisor.records.energy import CpuPowers, EnergyData, GpuPower, Grid, Watts
 from advisor.records.prediction import USES, FloatArray, IndexArray, Predictions
 from advisor.records.price import Offer, PricedOffer
 
 JOULES_PER_KWH = 3.6e6
 _GRAMS_PER_KG = 1e3
 _WATTS_PER_KW = 1e3
-_THREADS_PER_CORE = 2
-"""Of an x86 host where the offer does not say: clouds rent hardware threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,9 +79,9 @@ def machine_power(
 ) -> MachinePower:
     """Return the power of each offer's machine at this step, given as indices of device and batch, (offers,).
 
-    GPUs that the plan does not use idle. The process of each GPU keeps one vCPU of the host busy, with those that load
-    data; a CPU that computes is busy as a whole. The host is the whole server's share of the cores, at the wall. An
-    offer whose owner has measured its power draws that while the step runs.
+    GPUs that the plan does not use idle. The process of each GPU keeps one vCPU of the host busy, besides those that
+    load data; a CPU that computes is busy as a whole. The host has the server's power at the wall, in proportion to its
+    cores. While the step runs, a machine draws the power that its owner has measured, if there is one.
     """
     count = len(priced)
     if not predictions.devices:
@@ -151,37 +149,30 @@ def _host_power(
     usual = powers.unknown_vcpus_per_gpu
     vcpus = np.array([np.nan if one.offer.vcpus is None else one.offer.vcpus for one in priced])
     vcpus = np.where(np.isnan(vcpus), usual * gpus, vcpus)
-    threads = np.array([_threads_per_core(one.offer) for one in priced])
-    cores = np.where(gpus > 0, vcpus / threads, cores)
+    threads_per_core = np.array([one.offer.usual_threads_per_core for one in priced])
+    cores = np.where(gpus > 0, vcpus / threads_per_core, cores)
     busy = np.where(gpus > 0, np.minimum(busy_vcpus / np.maximum(vcpus, 1.0), 1.0), 1.0)
-    found = [cpu_power(powers, one.offer) for one in priced]
+    found = [powers.of(one.offer.cpu) for one in priced]
     idle_w = cores * np.array([one.idle_w_per_core for one in found])
     busy_w = cores * np.array([one.busy_w_per_core for one in found])
     return idle_w, (busy_w - idle_w) * busy, np.array([one.log_spread for one in found])
-
-
-def _threads_per_core(offer: Offer) -> float:
-    return offer.threads_per_core or (1 if offer.architecture == "arm" else _THREADS_PER_CORE)
-
-
-def cpu_power(powers: CpuPowers, offer: Offer) -> CpuPower:
-    """Return the watts of the offer's CPU, or those for all others."""
-    return powers.cpus.get(offer.cpu or ANY) or powers.cpus[ANY]
 
 
 def grid_of(energy: EnergyData, offer: Offer) -> Grid | None:
     """Return the grid of the offer's region, or the figure that its owner gives; None if neither is known."""
     if offer.gco2_per_kwh is not None:
         return Grid(gco2_per_kwh=offer.gco2_per_kwh, place=offer.id, source="own figure")
-    return None if energy.grids is None else energy.grids.regions.get(f"{offer.provider}/{offer.region}")
+    return None if energy.grids is None else energy.grids.regions.get(_grid_key(offer))
+
+
+def _grid_key(offer: Offer) -> str:
+    return f"{offer.provider}/{offer.region}"
 
 
 def grids_of(energy: EnergyData, offers: Iterable[Offer]) -> Mapping[str, Grid]:
     """Return the grids of the offers by PROVIDER/REGION, or by an offer's id if its owner gives the figure."""
-    distinct = {
-        (offer.provider, offer.region) if offer.gco2_per_kwh is None else (offer.id,): offer for offer in offers
-    }
-    grids = (("/".join(key), grid_of(energy, offer)) for key, offer in distinct.items())
+    distinct = {_grid_key(offer) if offer.gco2_per_kwh is None else offer.id: offer for offer in offers}
+    grids = ((key, grid_of(energy, offer)) for key, offer in distinct.items())
     return {key: grid for key, grid in grids if grid is not None}
 
 
@@ -199,7 +190,7 @@ def energy_kwh(costs: JobCosts, *, terms: OfferTerms, power: MachinePower, job: 
     """Return the energy of all machines while they compute and while they are idle, (offers,) each.
 
     It is that of the job, or of a month of the service. A machine that starts, or waits for requests, is idle. The wait
-    for an instance and time that is only billed take no energy. NaN for an offer that cannot do the job.
+    for an instance, and time that is only billed, use no energy. NaN for an offer that cannot do the job.
     """
     on_s = np.where(np.isfinite(costs.job_s), costs.job_s, np.nan) - terms.wait_s
     start_up_s = terms.start_up_s if job.requests_per_day is None else 0.0

@@ -101,8 +101,8 @@ def cost_offers(
 ) -> CostedOffers:
     """Price the job on every offer at the batch chosen for its device; the cost is infinite if it cannot run.
 
-    `terms` are those of one machine; the plans of `predictions` say how many each offer needs. An hour of a machine
-    whose owner pays the electricity costs what `energy` says of its power.
+    `terms` are those of one machine; the plans of `predictions` say how many each offer needs. The price of an owned
+    machine without a measured power follows the power that `energy` gives for its step.
     """
     devices = np.arange(len(choice.index))
     step_s = np.where(choice.is_possible, predictions.step_s[devices, choice.index], np.inf)
@@ -154,7 +154,7 @@ def _with_electricity(
     terms: OfferTerms,
     energy: EnergyData,
 ) -> OfferTerms:
-    """Return the terms with the price of the electricity that each owned machine takes for this step."""
+    """Return the terms with the price of the electricity that each owned machine uses at the power of this step."""
     own = np.flatnonzero((terms.electricity_usd_per_kwh > 0) & (fleet.device_index >= 0))
     offers = [priced[index] for index in own.tolist()]
     power = machine_power(

@@ -92,7 +92,7 @@ class ExtraCosts:
 class Billing:
     """Billing rules, start-up times and extra costs by provider; a provider that is missing has none known.
 
-    `energy` is what the electricity of owned machines, and the energy and CO2 of all, are computed from.
+    `energy`: the data for the electricity of owned machines, and for the energy and CO2 of all.
     """
 
     rules: Mapping[str, BillingRule] = field(default_factory=dict)

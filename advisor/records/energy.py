@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.records.device import ANY
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPower:
     """The power of a GPU over its limit (TDP), by the shares of the time that its parts are in use.
 
-    - `idle_ratio`: of an idle GPU
+    - `idle_ratio`: power of an idle GPU
     - `compute_ratio`, `memory_ratio`, `overhead_ratio`: added if compute, memory traffic, or launches and other
       overheads on the GPU take all of the time
-    - `most_ratio`: the largest sum
+    - `most_ratio`: upper bound of the sum
     - `log_spread`, `unseen_log_spread`: standard deviation of log(measured / predicted) of the GPUs in `fitted_on`, and
       of all others
-    - `idle_log_spread`: the same of idle power
+    - `idle_log_spread`: the same for idle power
     """
 
     idle_ratio: float
@@ -43,11 +45,15 @@ class CpuPower:
 class CpuPowers:
     """The watts of servers by generation of their CPU; `ANY` is for all others.
 
-    `unknown_vcpus_per_gpu`: vCPUs of a GPU's host where the offer does not say.
+    `unknown_vcpus_per_gpu`: vCPUs per GPU assumed for the host where the offer does not give them.
     """
 
     unknown_vcpus_per_gpu: float
     cpus: Mapping[str, CpuPower]
+
+    def of(self, cpu: str | None) -> CpuPower:
+        """Return the watts of a CPU, or those for all others."""
+        return self.cpus.get(cpu or ANY) or self.cpus[ANY]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +105,7 @@ class Watts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyData:
-    """All that the energy of a job is computed from; what is missing is not computed."""
+    """The data that energy and CO2 are computed from; without its data, a figure is not known."""
 
     gpu: GpuPower | None = None
     cpu: CpuPowers | None = None

@@ -72,7 +72,7 @@ class Predictions:
 
 
 USES = ("compute_ratio", "memory_ratio", "overhead_ratio")
-"""The fields of `Predictions` that say what the step's time goes into, on which the power depends."""
+"""The fields of `Predictions` with the shares of the step's time that determine the power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

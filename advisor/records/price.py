@@ -144,6 +144,11 @@ class Offer:
     quota_instances: int | None = None
     wait_s: float | None = None
 
+    @property
+    def usual_threads_per_core(self) -> int:
+        """`threads_per_core`, or, where it is not known, that of most clouds: 1 on Arm and 2 on x86."""
+        return self.threads_per_core or (1 if self.architecture == "arm" else 2)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedOffer:

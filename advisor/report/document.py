@@ -63,8 +63,7 @@ def document_of(report: Report) -> Document:
 
 
 def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
-    job, rate = recommendation.job, recommendation.exchange_rate
-    is_service, unit = job.requests_per_day is not None, unit_of(recommendation)
+    job, rate, unit = recommendation.job, recommendation.exchange_rate, unit_of(recommendation)
     cost = best.job_usd if unit is None else unit.of(best.job_usd)
     return (
         Figure(
@@ -73,7 +72,7 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
             note=f"{device_label(best)}, {best.region}",
         ),
         Figure(
-            name="cost per month" if is_service else amount_name("cost", job, unit),
+            name=amount_name("cost", job, unit),
             value=units.format_money(cost.mid, rate=rate),
             note="90 % interval {} to {}".format(
                 *(units.format_money(end, rate=rate) for end in (cost.low, cost.high))

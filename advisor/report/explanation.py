@@ -31,6 +31,7 @@ from advisor.report.content import (
     Warnings,
     section,
 )
+from advisor.report.emissions import co2_interval
 from advisor.report.marks import BOUND_MARKS, detail_name
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
@@ -146,7 +147,7 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
     if step.power is not None:
         yield f"the machine draws {_watts(step.power)}."
     if step.energy_kwh is not None:
-        yield f"the job takes {_emissions(step.energy_kwh, step.co2_kg)}."
+        yield f"the job uses {_emissions(step.energy_kwh, step.co2_kg)}."
 
 
 def _watts(power: Watts) -> str:
@@ -166,8 +167,8 @@ def _watts(power: Watts) -> str:
 def _emissions(energy_kwh: Interval, co2_kg: Interval | None) -> str:
     energy = f"{units.format_kwh(energy_kwh.mid)} at the machines"
     if co2_kg is None:
-        return f"{energy}; the CO2 of its grid is not known"
-    return f"{energy} and emits {units.format_interval_co2(co2_kg.mid, co2_kg.low, co2_kg.high)} of CO2"
+        return f"{energy}; the CO2 of the local grid is not known"
+    return f"{energy} and emits {co2_interval(co2_kg)} of CO2"
 
 
 def _savings(step: ExplainedStep, title: str, *, rate: ExchangeRate | None, generation: Generation | None) -> Listing:

@@ -58,7 +58,7 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     """Return `top` quotes by rank, then the local machine if it is not ranked itself.
 
     They are the first that may lead the answer, after at most `_DOUBTFUL_COUNT` that rank ahead of them. If they have
-    no CPU or no GPU, the best one replaces the last.
+    no CPU or no GPU, or only ones in doubt while there is a candidate, the best one replaces the last.
     """
     job, at_hand, unit = recommendation.job, unranked(recommendation), unit_of(recommendation)
     quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
@@ -191,7 +191,7 @@ _P99: ColumnOf[RankedQuote] = numbers(
 
 
 def energy_columns(unit: SampleUnit | None) -> tuple[ColumnOf[RankedQuote], ...]:
-    """Return the columns of energy and CO2, of the job or of so many samples; a figure that is not known is a dash."""
+    """Return the columns of energy and CO2, of the job or of a unit of samples; a dash: not known."""
     per = "" if unit is None else f" per {unit.name}"
 
     def mid(figure: Interval | None) -> float | None:

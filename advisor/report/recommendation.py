@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import units
 from advisor.records.answer import Interval, Job, Quote, Recommendation
 from advisor.records.options import Objective
 from advisor.records.price import Rejection
-from advisor.records.sample_words import batch_text
+from advisor.records.sample_words import batch_text, samples_noun
 from advisor.report import sentence
 from advisor.report.amounts import SampleUnit, count_text, in_currency, interval_text, money_interval, unit_of
 from advisor.report.break_even import api_sentences
@@ -25,7 +24,7 @@ from advisor.report.content import (
     section,
 )
 from advisor.report.contexts import context_tables
-from advisor.report.emissions import asks_for_co2, co2_of
+from advisor.report.emissions import asks_for_co2, co2_interval, co2_of
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import (
     RankedQuote,
@@ -151,7 +150,7 @@ def _all_rows(recommendation: Recommendation) -> tuple[RankedQuote, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Against:
-    """What cost is plotted against: its name, its unit, its value and text in a row, and the front of both."""
+    """The amount on the other axis of a plot of cost: name, unit, value and text in a row, and the Pareto front."""
 
     name: str
     unit: Unit
@@ -186,17 +185,17 @@ def cost_co2_section(recommendation: Recommendation) -> Section:
     if not known:
         return section("cost-co2", "Cost against CO2")
     by_co2 = _Against(
-        name="CO2 per month" if job.requests_per_day is not None else amount_name("CO2", job, unit),
+        name=amount_name("CO2", job, unit),
         unit="kg",
         of=lambda row: co2_of(row.quote, unit=row.unit) or _NO_CO2,
-        text=lambda co2_kg: units.format_interval_co2(co2_kg.mid, co2_kg.low, co2_kg.high),
+        text=co2_interval,
         is_on_front=lambda quote: quote.on_co2_front,
         better="lower in CO2",
     )
     front = sum(quote.on_co2_front for quote in quotes)
     lead = (
         f"Pareto front: {front} of the {known:,} offers whose CO2 is known ({len(quotes) - known:,} have no figure for "
-        "their grid or their power). By the annual average of each local grid, without making the hardware."
+        "their grid or their power). Annual averages of the local grids, without embodied carbon."
     )
     return section("cost-co2", "Cost against CO2", lead=[lead], plots=[_front_chart(recommendation, by_co2)])
 
@@ -235,21 +234,22 @@ def _front_chart(recommendation: Recommendation, by: _Against) -> Chart:
         column("cost [90 %]", lambda row: money_interval(row.cost_usd, rate=row.rate), lambda row: row.cost_usd.mid),
         numbers(f"{by.name} [90 %]", by.of, by.text),
     )
-    cost_name = "cost per month" if job.requests_per_day is not None else amount_name("cost", job, unit)
     return Chart(
         title=f"Cost and {by.name} of every offer",
         x=Axis(label=by.name, unit=by.unit),
-        y=Axis(label=cost_name, unit="money"),
+        y=Axis(label=amount_name("cost", job, unit), unit="money"),
         series=tuple(one for one in series if one.points),
         table=table_of([*best, *(row for row in front if row not in best), *here], columns, title=_FRONT),
     )
 
 
 def amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
-    """Return the name of an axis: of the cost or the time of the job, or of so many samples if it has no size."""
+    """Return the name of an amount: of the job, of a month of a service, or of a unit of samples without a size."""
+    if job.requests_per_day is not None:
+        return f"{what} per month"
     if unit is None:
         return f"{what} of the job"
-    return f"{what} per {unit.name} {'samples' if job.generation is None else 'requests'}"
+    return f"{what} per {unit.name} {samples_noun(job.generation)}"
 
 
 def _time_name(job: Job, unit: SampleUnit | None) -> str:

@@ -12,7 +12,7 @@ from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, RejectionCode, Tier
 from advisor.records.sample_words import at_batch_text, batch_text, samples_noun, samples_text
 from advisor.report.amounts import SampleUnit, interval_text, is_rate, money_interval, rate_note, unit_of
-from advisor.report.emissions import asks_for_co2, co2_text, grid_of
+from advisor.report.emissions import asks_for_co2, co2_text, grid_of, kwh_of
 from advisor.report.marks import KIND_NAMES
 from advisor.report.prices import BASIS_NAMES
 from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
@@ -113,17 +113,17 @@ def emissions(recommendation: Recommendation) -> str | None:
     """
     best, job, unit = recommendation.best, recommendation.job, unit_of(recommendation)
     grid = None if best is None else grid_of(best, recommendation)
-    if best is None or not asks_for_co2(job) or best.energy_kwh is None or grid is None:
+    kwh = None if best is None else kwh_of(best, unit=unit)
+    if best is None or not asks_for_co2(job) or kwh is None or grid is None:
         return None
     per = "a month" if job.requests_per_day is not None else "the job" if unit is None else f"a {unit.name}"
     what = f"{per} {samples_noun(job.generation)}" if unit else per
-    kwh = best.energy_kwh if unit is None else unit.of(best.energy_kwh)
-    year = "annual average, year not stated" if grid.year is None else f"average of {grid.year}"
-    where = f"{best.provider} {best.region}: {year}, local grid" if best.tier != "owned" else grid.source
+    year = "annual average, year not stated" if grid.year is None else f"{grid.year} average"
+    where = f"{best.provider} {best.region}: local grid, {year}" if best.tier != "owned" else grid.source
     pue = f" x PUE {grid.pue:g}" if grid.pue else ""
     return (
         f"CO2 of {what}: {co2_text(best, unit=unit)}, from {units.format_kwh(kwh.mid)} x {grid.gco2_per_kwh:g} g/kWh "
-        f"({where}){pue}; without making the hardware."
+        f"({where}){pue}; without embodied carbon."
     )
 
 

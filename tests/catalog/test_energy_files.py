@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor.catalog.overlay import load_catalog
-from advisor.cost.power import cpu_power, grid_of
+from advisor.cost.power import grid_of
 from advisor.errors import ProfileError
 from advisor.records.energy import CpuPowers, Grids
 from advisor.records.price import Catalog
@@ -33,7 +33,7 @@ def test_four_in_five_offers_of_hyperscalers_have_watts_and_a_grid(shipped: Cata
     has_watts = [
         offer.gpu is None or shipped.gpus[offer.gpu].tdp_w is not None
         for offer in offers
-        if cpu_power(cpus, offer).busy_w_per_core
+        if cpus.of(offer.cpu).busy_w_per_core
     ]
     has_grid = [grid_of(shipped.billing.energy, offer) is not None for offer in offers]
     both = [watts and grid for watts, grid in zip(has_watts, has_grid, strict=True)]
