@@ -118,7 +118,7 @@ def served_rows(catalog: Catalog) -> Iterator[Row]:
         compute, memory, overhead = (float(np.ravel(part / times.round_s)[0]) for part in times.round_parts_s)
         yield Row(
             device=device.id,
-            what="language models in service",
+            what="LLM serving",
             shares=(compute, memory, overhead),
             power_ratio=run.row.watts_per_gpu / device.tdp_w,
             joule_per_token=run.row.watts_per_gpu * ways / run.row.tokens_per_s,
@@ -143,7 +143,7 @@ def kernel_rows(catalog: Catalog) -> Iterator[Row]:
             memory = min(1.0, float(row["bytes"]) / float(rates.memory_bytes_per_s[0, 0]) / step_s)
             yield Row(
                 device=name,
-                what={"gemm": "matrix products"}.get(row["family"], "attention"),
+                what={"gemm": "matmul"}.get(row["family"], "attention"),
                 shares=(compute, memory, 1 - max(compute, memory)),
                 power_ratio=float(row["watts"]) / float(row["power_limit_w"]),
                 limit_w=float(row["power_limit_w"]),

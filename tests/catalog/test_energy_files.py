@@ -118,3 +118,15 @@ def test_an_owned_machine_whose_power_nobody_knows_needs_its_own_watts(home: Pat
     (home / "work/advisor.yaml").write_text(BOX.replace("GPU", "gh200-96gb"))
     with pytest.raises(ProfileError, match="the power of gh200-96gb is not known"):
         load_catalog(cwd=home / "work")
+
+
+def test_a_vcpu_of_an_owned_arm_machine_is_a_core(home: Path) -> None:
+    machine = "{vcpus: 32, memory_gib: 128, cpu: aws-graviton3}"
+    (home / "work/advisor.yaml").write_text(
+        BOX.replace("{vcpus: 32, memory_gib: 128, gpu: GPU, gpu_count: 2}", machine)
+    )
+    catalog = load_catalog(cwd=home / "work")
+    cpus, _ = powers(catalog)
+    (box,) = (one for one in catalog.offers if one.provider == "own")
+    # 32 cores, not 16 with two threads each
+    assert box.running_usd_per_hour == pytest.approx(32 * cpus.cpus["aws-graviton3"].busy_w_per_core / 1000 * 0.30)
