@@ -38,7 +38,9 @@ def test_everything_that_the_build_copies_or_packs_is_sent_to_it() -> None:
     } <= sent
 
 
-def test_it_runs_as_another_user_than_root_and_its_health_check_accepts_the_service_and_nothing_else(tmp_path: Path) -> None:
+def test_it_runs_as_another_user_than_root_and_its_health_check_accepts_the_service_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     user = instruction("USER")
     assert user.split(":")[0].isdigit()
     assert int(user.split(":")[0]) > 0
