@@ -1,4 +1,4 @@
-"""The container of the service: its commands work, and where a container engine is at hand, so does the image."""
+"""The container of the service: its commands work, and so does the image if a container engine is installed."""
 
 import json
 import shutil

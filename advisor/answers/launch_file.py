@@ -5,7 +5,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -17,11 +17,12 @@ from advisor.catalog.yaml_text import yaml_text
 from advisor.cost.quotes import quoted_fields
 from advisor.errors import NothingFitsError, UsageError, did_you_mean
 from advisor.launch.engines import engine_module, skypilot
-from advisor.launch.launchable import own_type
+from advisor.launch.launchable import instance_type_of
 from advisor.launch.own_wheel import wheel_name
 from advisor.launch.packages import packages_of
 from advisor.launch.shell_lines import pip_install, torch_install
 from advisor.records.answer import Job, Quote, QuotedDevice, Recommendation
+from advisor.records.device import Gpu
 from advisor.records.launch_task import FleetTask, LaunchMachine, LaunchTask, TaskFile
 from advisor.records.price import Catalog, Offer, Rejection, TorchWheel
 from advisor.records.script import Script
@@ -56,6 +57,7 @@ def task_file(
     recommendation: Recommendation,
     *,
     engine: str,
+    gpus: Mapping[str, Gpu],
     source: str,
     script_args: Sequence[str],
     idle_minutes: int,
@@ -67,15 +69,16 @@ def task_file(
 ) -> TaskFile:
     """Return the file of `engine` for the best instance, or the first that it can launch; `file` is its future path.
 
-    For a service, the script listens on `port`. The current folder is copied to the machine, or is in the `image`.
-    The packages that the code imports and those of `requirements.txt` are installed there. `captured` has the
-    settings of a script that was run, and what it reads. Raises `NothingFitsError` if the engine can launch none.
+    `gpus` are the profiles of the catalog, by id. For a service, the script listens on `port`. The current folder is
+    copied to the machine, or is in the `image`. The packages that the code imports and those of `requirements.txt` are
+    installed there. `captured` has the settings of a script that was run, and what it reads. Raises `NothingFitsError`
+    if the engine can launch none.
     """
     job = recommendation.job
     is_service = job.requests_per_day is not None
     module = engine_module(engine)
-    quote, notes = _first_launchable(recommendation, engine=engine)
-    machine = machine_of(quote)
+    quote, notes = _first_launchable(recommendation, engine=engine, gpus=gpus)
+    machine = machine_of(quote, gpus)
     if is_service:
         machine = replace(machine, instance_count=1)
     path = _script(source).resolve()
@@ -103,7 +106,7 @@ def task_file(
         replica_count=quote.instance_count if is_service else 1,
         max_duration_s=None if is_service else deadline_s,
         max_usd_per_hour=None if max_usd is None else max_usd / quote.instance_count,
-        alternatives=tuple(_alternatives(recommendation, quote, engine=engine)),
+        alternatives=tuple(_alternatives(recommendation, quote, engine=engine, gpus=gpus)),
         image=image,
     )
     command = module.command(task)
@@ -155,17 +158,20 @@ def task_name(stem: str) -> str:
     return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
 
 
-def machine_of(quote: Quote) -> LaunchMachine:
-    """Return the machines to rent for a quote."""
-    return LaunchMachine(**quoted_fields(quote, LaunchMachine))
+def machine_of(quote: Quote, gpus: Mapping[str, Gpu]) -> LaunchMachine:
+    """Return the machines to rent for a quote; `gpus` are profiles by id."""
+    gpu = gpus.get(quote.device.id)
+    return LaunchMachine(**quoted_fields(quote, LaunchMachine), gpu_vendor=gpu.vendor if gpu else "")
 
 
-def _first_launchable(recommendation: Recommendation, *, engine: str) -> tuple[Quote, tuple[str, ...]]:
+def _first_launchable(
+    recommendation: Recommendation, *, engine: str, gpus: Mapping[str, Gpu]
+) -> tuple[Quote, tuple[str, ...]]:
     """Return the best quote or the first that the engine can launch, of those that may lead; a note says which."""
     module, quotes = engine_module(engine), recommendation.quotes
 
     def why_not(quote: Quote) -> str:
-        reason: str = module.why_not(machine_of(quote))
+        reason: str = module.why_not(machine_of(quote, gpus))
         return reason
 
     ranked = sorted(
@@ -190,18 +196,22 @@ def _first_launchable(recommendation: Recommendation, *, engine: str) -> tuple[Q
     )
 
 
-def _alternatives(recommendation: Recommendation, quote: Quote, *, engine: str) -> Iterator[LaunchMachine]:
-    """Yield the machines of other types on which the commands and the resources for `quote` are right, by rank."""
+def _alternatives(
+    recommendation: Recommendation, quote: Quote, *, engine: str, gpus: Mapping[str, Gpu]
+) -> Iterator[LaunchMachine]:
+    """Yield, by rank, the machines of other types that run the same commands on as many devices as that of `quote`."""
+    module = engine_module(engine)
 
     def needs(other: Quote) -> tuple[object, ...]:
         install = torch_install(other.device, other.wheel)
         counts = (other.device.kind, other.device.count, other.gpus_used, other.instance_count)
         return (other.provider, other.region, other.price_kind, *counts, install)
 
+    wanted = needs(quote)
     for other in recommendation.quotes:
-        if other.instance != quote.instance and other.may_lead and needs(other) == needs(quote):
-            machine = machine_of(other)
-            if not engine_module(engine).why_not(machine):
+        if other.instance != quote.instance and other.may_lead and needs(other) == wanted:
+            machine = machine_of(other, gpus)
+            if not module.why_not(machine):
                 yield machine
 
 
@@ -225,7 +235,7 @@ def _prediction(quote: Quote, job: Job) -> Iterator[str]:
         yield "No job size was given: your script takes as long as it takes."
     if quote.price_kind.startswith("commit"):
         yield "The price is that of a commitment, which you must hold."
-    if own_type(machine_of(quote)) is None:
+    if instance_type_of(quote.provider, quote.instance) is None:
         yield "The machine is asked for by its GPU: compare what you are offered with the above before you confirm."
 
 
@@ -275,6 +285,7 @@ def _task(name: str, catalog: Catalog, *, program: Path, budget_s: float, today:
         instance=offer.instance,
         device=_device(offer, catalog),
         price_kind=price.kind,
+        gpu_vendor=catalog.gpus[offer.gpu].vendor if offer.gpu else "",
         architecture=offer.architecture,
         vcpus=offer.vcpus,
     )

@@ -87,21 +87,26 @@ def refresh_prices(
         with make_client() as client:
             return fetch_listing(provider, client, wanted)
 
-    return _refreshed(provider, fetch, of=today, command=provider, file=file, today=today, is_dry_run=is_dry_run)
+    return _refreshed(provider, fetch, listed_on=today, command=provider, file=file, today=today, is_dry_run=is_dry_run)
 
 
 def refresh_from_skypilot(*, today: date, is_dry_run: bool = False) -> AllRefreshed:
-    """Refresh from SkyPilot's catalog on this disk each provider that it has, without a network.
+    """Refresh each provider in SkyPilot's catalog on this disk, without a network.
 
     Prices in the price file that are newer than the catalog stay. Raises `UsageError` if there is no catalog.
     """
     done: dict[str, Refreshed] = {}
     failed: dict[str, AdvisorError] = {}
     for catalog in skypilot.catalogs():
-        fetch = partial(skypilot.listing, catalog)
-        how: dict[str, Any] = {"of": min(catalog.fetched, today), "command": skypilot.NAME}
         try:
-            done[catalog.provider] = _refreshed(catalog.provider, fetch, **how, today=today, is_dry_run=is_dry_run)
+            done[catalog.provider] = _refreshed(
+                catalog.provider,
+                partial(skypilot.listing, catalog),
+                listed_on=min(catalog.fetched, today),
+                command=skypilot.NAME,
+                today=today,
+                is_dry_run=is_dry_run,
+            )
         except AdvisorError as error:
             failed[catalog.provider] = error
     return AllRefreshed(done=done, failed=failed, by_hand={})
@@ -111,24 +116,24 @@ def _refreshed(
     provider: str,
     fetch: Callable[[Wanted], Listing],
     *,
-    of: date,
+    listed_on: date,
     command: str,
     file: Path | None = None,
     today: date,
     is_dry_run: bool,
 ) -> Refreshed:
-    """Rewrite the provider's file with a list that is of the date `of`, as `refresh_prices`; newer rows stay."""
+    """Rewrite the provider's file, as `refresh_prices`, with prices of the date `listed_on`; newer rows stay."""
     target = file or platformdirs.user_config_path("advisor") / "profiles" / "prices" / f"{provider}.yaml"
     document = _base_document(provider, target, is_named=file is not None)
     every_row = list(read_price_rows(document))
-    rows = every_row if of == today else [row for row in every_row if not _is_newer(row, of)]
+    rows = every_row if listed_on == today else [row for row in every_row if not _is_newer(row, listed_on)]
     ours = parse_catalog([_our_layer(provider)])
     if every_row and not rows:
         return Refreshed(file=target, changes=(), problems=("every price is newer than the list: nothing changes",))
     listing = fetch(_wanted(rows, document.values, ours))
     _check_complete(listing, rows, provider=provider)
 
-    values = with_listing(document.values, listing, today=of.isoformat())
+    values = with_listing(document.values, listing, today=listed_on.isoformat())
     _check_unit(values, listing, rows, provider=provider)
     text = yaml_text(values, comments=_comments(command, provider))
     before, after = (_offers(content, provider) for content in (yaml_text(document.values), text))
@@ -142,8 +147,8 @@ def _refreshed(
     return Refreshed(file=target, changes=price_changes(before, after), problems=listing.problems)
 
 
-def _is_newer(row: PriceRow, of: date) -> bool:
-    return any(price.date > of.isoformat() for price in row.prices if price.kind in ("on_demand", "spot"))
+def _is_newer(row: PriceRow, day: date) -> bool:
+    return any(price.date > day.isoformat() for price in row.prices if price.kind in ("on_demand", "spot"))
 
 
 def _base_document(provider: str, target: Path, *, is_named: bool) -> Document:

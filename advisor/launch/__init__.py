@@ -2,7 +2,7 @@
 
 `engines/` has one file per engine, with these names: `command(task)`, the command that runs its file; `PROVIDERS`, the
 providers it rents from; `why_not(machine)`, why it cannot launch a machine ("" if it can); `comments(task)`, notes for
-the user, such as what happens to an idle machine; and `task_values(task)`.
+the user, such as what happens to an idle machine; and `task_values(task)`, the content of its file.
 
 `skypilot_time_estimator` is public; the rest serves the command line.
 """

@@ -1,6 +1,6 @@
 """Says why an engine cannot launch a machine, and by which name it knows the machine."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from advisor.records.launch_task import LaunchMachine
 
@@ -8,7 +8,7 @@ TYPED_PROVIDERS = frozenset({"aws", "azure", "gcp"})
 """Providers whose machines are selected by type name; machines of other providers are selected by GPU."""
 
 
-def why_unknown(machine: LaunchMachine, *, providers: Collection[str], gpu_names: Mapping[str, str]) -> str:
+def why_unknown(machine: LaunchMachine, *, providers: Collection[str], gpu_names: Collection[str]) -> str:
     """Return why the engine does not know the machine, or "" if it does."""
     if machine.provider not in providers:
         return f"it does not support {machine.provider}"

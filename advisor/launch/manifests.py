@@ -1,4 +1,4 @@
-"""Makes the objects of Kubernetes that run a task: a Job, or for a service a Deployment, with the Service they need.
+"""Makes the Kubernetes objects that run a task: a Job, or for a service a Deployment, with the Service they need.
 
 Sources: kubernetes.io/docs/concepts/workloads/controllers/job/, .../tasks/job/job-with-pod-to-pod-communication/ and
 .../tasks/manage-gpus/scheduling-gpus/.
@@ -18,6 +18,8 @@ ARCH_LABEL = "kubernetes.io/arch"
 REGION_LABEL = "topology.kubernetes.io/region"
 TYPE_LABEL = "node.kubernetes.io/instance-type"
 """Labels of every node in a cloud (kubernetes.io/docs/reference/labels-annotations-taints/)."""
+_GPU_RESOURCES = {"AMD": "amd.com/gpu", "NVIDIA": "nvidia.com/gpu"}
+"""Resources by the vendor in a GPU's profile (kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/)."""
 _FOLDER_THERE = "/workflow"
 _CONFIG_MAP_THERE = "/configmap"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108, a mount of the container
@@ -30,15 +32,13 @@ def arch_of(machine: LaunchMachine) -> str:
 
 
 def gpu_resource(machine: LaunchMachine) -> str:
-    """Return the resource that the device plugin of the GPU's vendor offers; "" for a CPU and for NeuronCores."""
-    if machine.device.kind == "cpu" or machine.device.id.endswith("-core"):
-        return ""
-    return "amd.com/gpu" if machine.device.id.startswith(("mi", "radeon")) else "nvidia.com/gpu"
+    """Return the resource that the device plugin of the GPU's vendor offers; "" for a CPU and for other devices."""
+    return _GPU_RESOURCES.get(machine.gpu_vendor, "")
 
 
-def known_gpus(machine: LaunchMachine) -> Mapping[str, str]:
-    """Return the machine's GPU as one that instance types name; nothing if it needs more than a vendor's resource."""
-    return {machine.device.id: ""} if gpu_resource(machine) else {}
+def known_gpus(machine: LaunchMachine) -> tuple[str, ...]:
+    """Return the id of the machine's GPU, which the instance type determines, if a device plugin offers it."""
+    return (machine.device.id,) if gpu_resource(machine) else ()
 
 
 def toleration(key: str, value: str | None = None) -> dict[str, str]:
@@ -80,13 +80,13 @@ def handing_over(task: LaunchTask) -> Iterator[str]:
         )
     if task.variables:
         values = " ".join(f'--from-literal={name}="${name}"' for name in task.variables)
-        yield f"Also first: `kubectl create secret generic {task.name} {values}`."
-    if gpu_resource(task.machine) == "amd.com/gpu":
+        yield f"Before applying this file, also run `kubectl create secret generic {task.name} {values}`."
+    if task.machine.gpu_vendor == "AMD":
         yield "Check: `pip install torch` installs CUDA's build; an AMD GPU needs the index of ROCm's wheels."
 
 
 def _job(task: LaunchTask, pod: Mapping[str, Any]) -> Iterator[Object]:
-    """Yield a Job whose pods are not repeated when the program fails, only when their node is taken away."""
+    """Yield a Job whose pods are not restarted when the program fails, only when their node is taken away."""
     count = task.machine.instance_count
     if count > 1:  # a name for each pod, by which the others reach the first
         spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"app": task.name}}

@@ -9,9 +9,11 @@ from advisor.launch.engines import skypilot
 from advisor.launch.launchable import instance_type_of
 from advisor.records.answer import Quote, Recommendation
 
+_KNOWN_GPUS = frozenset(map(str.casefold, skypilot.known_gpu_names()))
+
 
 class Resources(Protocol):
-    """What is read of `sky.Resources`: a cloud, a type, or only GPUs (name -> count)."""
+    """The attributes of `sky.Resources` that are read: the cloud, the instance type, and the GPUs (name -> count)."""
 
     @property
     def cloud(self) -> Any: ...  # noqa: D102
@@ -27,10 +29,10 @@ def skypilot_time_estimator(recommendation: Recommendation, *, num_nodes: int = 
     """Return a function for `sky.Task.set_time_estimator`: resources -> predicted seconds of the job.
 
     `recommendation` is the answer about the task's model, with the size of the job and the batch of the script;
-    `num_nodes` is that of the task. Resources are known by their instance type, or else by the name and number of their
-    GPUs, then as the cheapest such offer of the answer. Resources that the answer has left out, because the model does
-    not fit or by a limit, take infinitely long, so that the optimizer chooses others. Raises `UsageError` for an answer
-    without a size of the job.
+    `num_nodes` is that of the task. Resources are identified by their instance type, or else by the name and number of
+    their GPUs; of several such offers in the answer, the cheapest counts. Resources that the answer has left out,
+    because the model does not fit or because of a limit, take infinitely long, so that the optimizer chooses others.
+    Raises `UsageError` for an answer without a job size.
 
     The function raises `UsageError` for a GPU that SkyPilot's names do not have, and for resources that name neither a
     type nor a GPU: the optimizer asks for the time before it chooses the type.
@@ -55,7 +57,7 @@ def _is_of(quote: Quote, resources: Resources) -> bool:
     gpus, wanted_type = resources.accelerators or {}, resources.instance_type
     if not gpus and wanted_type is None:
         raise UsageError(
-            f"{resources}: without a GPU, a time is known of an instance type only",
+            f"{resources}: without a GPU, a time is known only for an instance type",
             hint="list the types: resources: {any_of: [{infra: aws, instance_type: c8a.xlarge}, {accelerators: L4}]}",
         )
     own_type = instance_type_of(quote.provider, quote.instance)
@@ -66,8 +68,8 @@ def _is_of(quote: Quote, resources: Resources) -> bool:
 
 def _has(quote: Quote, gpus: Mapping[str, float]) -> bool:
     (name, count), *_ = gpus.items()
-    known = skypilot.known_gpu_names()
-    if name.casefold() not in map(str.casefold, known):
-        raise UsageError(f"{name}: no time is predicted for this accelerator", hint=did_you_mean(name, known))
+    if name.casefold() not in _KNOWN_GPUS:
+        hint = did_you_mean(name, skypilot.known_gpu_names())
+        raise UsageError(f"{name}: no time is predicted for this accelerator", hint=hint)
     own = skypilot.gpu_name(quote.provider, quote.device.id)
     return own is not None and own.casefold() == name.casefold() and quote.device.count == count

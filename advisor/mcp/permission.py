@@ -16,7 +16,7 @@ def permitted(source: str, allowed: Sequence[Path]) -> str:
     would be executed, or that decides which code of a package runs.
     """
     if "\0" in source:
-        raise UsageError(f"{source!r:.80} is no source", hint="name a model or a file")
+        raise UsageError(f"{source!r:.80} is not a source", hint="name a model or a file")
     kind = kind_of(source)
     if is_workload_file(source):
         return source
@@ -28,9 +28,9 @@ def permitted(source: str, allowed: Sequence[Path]) -> str:
     name, colons, member = reference.partition("::")
     path = Path(name).resolve()
     if not any(path.is_relative_to(folder.resolve()) for folder in allowed):
-        may = "in none" if not allowed else f"only in {', '.join(map(str, allowed))}"
+        rule = f"may run files only in {', '.join(map(str, allowed))}" if allowed else "may not run files"
         raise UsageError(
-            f"{source}: this server may run files {may}",
+            f"{source}: this server {rule}",
             hint="save its step with `advise profile SOURCE -o workload.json` and ask about that file, or ask the user "
             "to start the server with --allow-run DIR",
         )

@@ -21,28 +21,28 @@ from mcp_types import (
 
 from advisor import __version__
 from advisor.errors import AdvisorError
-from advisor.mcp.tools import TOOLS, Desk, Settings, described
+from advisor.mcp.tools import TOOLS, Settings, ToolRunner, described
 
 _INSTRUCTIONS = (
     "Ask before a PyTorch model is trained or served on rented hardware: which CPU or GPU instance does it for the "
-    "least money, whether it fits, and why it is slow. A cost without a job's size is that of a device that is always "
-    "busy. Tell the user the interval and the date of the price with every figure."
+    "least money, whether it fits, and why it is slow. Without a job size, costs assume a device that is always busy. "
+    "Tell the user the interval and the date of the price with every figure."
 )
 
 
 def serve(settings: Settings) -> None:
     """Answer until stdin closes; raise `AdvisorError` if the user's own files of prices have a mistake."""
-    anyio.run(partial(_serve, Desk(settings), may_run=bool(settings.allow_run)))
+    anyio.run(partial(_serve, ToolRunner(settings), may_run=bool(settings.allow_run)))
 
 
-async def _serve(desk: Desk, *, may_run: bool) -> None:
+async def _serve(runner: ToolRunner, *, may_run: bool) -> None:
     one_at_a_time = anyio.CapacityLimiter(1)
 
     async def list_tools(_context: Any, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_tool(name, may_run=may_run) for name in TOOLS])
 
     async def call_tool(_context: Any, params: CallToolRequestParams) -> CallToolResult:
-        call = partial(_result, desk, params.name, params.arguments or {})
+        call = partial(_result, runner, params.name, params.arguments or {})
         return await to_thread.run_sync(call, limiter=one_at_a_time)  # so that the client's pings are answered
 
     server: Server[Any] = Server(
@@ -61,9 +61,9 @@ def _tool(name: str, *, may_run: bool) -> Tool:
     return Tool(name=name, description=TOOLS[name].about, input_schema=described(name), annotations=hints)
 
 
-def _result(desk: Desk, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+def _result(runner: ToolRunner, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
     try:
-        text, file = desk.call(name, arguments)
+        text, file = runner.call(name, arguments)
     except AdvisorError as error:
         said = f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
         return CallToolResult(content=[TextContent(type="text", text=said)], is_error=True)

@@ -1,4 +1,4 @@
-"""Answers the tools of the MCP server with the same functions as the commands, shortened to what a model can read."""
+"""Runs the tools of the MCP server: the functions of the commands, with answers short enough for a model's context."""
 
 import gc
 import hashlib
@@ -16,13 +16,12 @@ from advisor.answers.memory_fit import check_one_batch, memory_fit
 from advisor.answers.price_list import list_prices
 from advisor.answers.ranking import rank
 from advisor.catalog.find import exchange_rate_of, overlay_notes
-from advisor.catalog.overlay import FileStates, file_states
+from advisor.catalog.overlay import FileStates, file_states, load_catalog
 from advisor.errors import DocumentError, NothingFitsError, UsageError, did_you_mean
 from advisor.files.whole_file import write_whole
 from advisor.mcp.permission import permitted
 from advisor.question.from_source import (
     as_saved,
-    catalog_of,
     check_named,
     check_source,
     question_from_source,
@@ -78,7 +77,7 @@ _ON = {**NAMES_SCHEMA, "description": "instances (g6.xlarge), offers or devices 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The flags of `advise mcp`: the folder of full answers, those whose files may run, and the user's own prices."""
+    """The flags of `advise mcp`: the folder for full answers, folders whose files may run, the user's own prices."""
 
     answers: Path
     allow_run: tuple[Path, ...] = ()
@@ -88,7 +87,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The arguments of a call. `question` traces the model, or reads its workload; prices have none."""
+    """The arguments of a call. `question` traces the model, or reads its workload; the prices tool does not call it."""
 
     options: Options
     on: tuple[str, ...]
@@ -98,7 +97,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What an answer is about, its content at the rows asked for, and all of it as JSON."""
+    """The answer of a tool.
+
+    - `name`: the name of the model; "" for prices
+    - `content`: the rows asked for, to be shown as text
+    - `json`: the full answer
+    """
 
     name: str
     content: Iterable[Block]
@@ -107,7 +111,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool: what it tells, as an agent reads it, and the fields of `Options` that it takes (None: all)."""
+    """A tool of the server.
+
+    - `about`: its description for the agent
+    - `options`: the fields of `Options` that it takes; None for all
+    - `takes_model`, `takes_on`: whether it has the arguments of a model, and `on`
+    """
 
     about: str
     answer: Callable[[Asked], Answered]
@@ -220,8 +229,8 @@ def described(name: str) -> dict[str, Any]:
     return schema
 
 
-class Desk:
-    """Answers calls, one at a time, from a catalog that it reads again when a file has changed."""
+class ToolRunner:
+    """Runs the tools, one call at a time, with a catalog that it reads again when a file has changed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -249,8 +258,7 @@ class Desk:
     def _catalog_in_force(self) -> Catalog:
         seen = file_states(profiles=self._settings.profiles, prices=self._settings.prices)
         if seen != self._seen:
-            profiles, prices = self._settings.profiles, tuple(map(str, self._settings.prices))
-            self._catalog = catalog_of(Options(profiles=str(profiles) if profiles else None, prices=prices))
+            self._catalog = load_catalog(profiles=self._settings.profiles, prices=self._settings.prices)
             self._seen = seen
             gc.freeze()  # thousands of offers never become garbage, so the collector may skip them
         return self._catalog

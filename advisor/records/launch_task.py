@@ -11,6 +11,7 @@ from advisor.records.price import PriceKind, Tier
 class LaunchMachine:
     """The machines to rent: `instance_count` of one type, with one process per GPU for `gpus_used` GPUs in all.
 
+    - `gpu_vendor`: as in the GPU's profile; "" for a CPU
     - `architecture`: of the CPU; None if not known, which counts as x86
     - `vcpus`: of one machine; None if not known
     - `peak_memory_bytes`: predicted for one device; 0 if nothing was predicted
@@ -22,6 +23,7 @@ class LaunchMachine:
     instance: str
     device: QuotedDevice
     price_kind: PriceKind
+    gpu_vendor: str
     instance_count: int = 1
     gpus_used: int = 1
     architecture: Architecture | None = None

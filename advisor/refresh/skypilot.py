@@ -27,11 +27,11 @@ _NEEDED = {"InstanceType", "vCPUs", "AcceleratorName", "AcceleratorCount", "Pric
 _MOST_BYTES = 256 * 2**20
 """AWS's list has a row for each of some 800 types in each zone of 30 regions."""
 _VERSION = re.compile(r"v(\d+)")
-_GOOGLES_GPUS = {
+GOOGLES_GPUS = {
     "a100-sxm4-40gb": "A100", "a100-sxm4-80gb": "A100-80GB", "l4": "L4", "p100-pcie-16gb": "P100", "p4": "P4",
     "rtx-pro-6000-blackwell-server": "RTXPRO6000", "t4": "T4", "v100-sxm2-16gb": "V100",
 }  # fmt: skip
-"""Device ids and SkyPilot's names (sky/catalog/data_fetchers/fetch_gcp.py)."""
+"""SkyPilot's names by device id (sky/catalog/data_fetchers/fetch_gcp.py); a test compares them with those at launch."""
 _LAMBDAS_TYPE = re.compile(r"gpu_\d+x_(.+)")
 """A type of Lambda, such as gpu_8x_a100_80gb_sxm4."""
 
@@ -63,7 +63,7 @@ def catalogs() -> tuple[CloudCatalog, ...]:
 
 
 def listing(catalog: CloudCatalog, wanted: Wanted) -> Listing:
-    """Return the on-demand and spot prices of the rows in the price file that the catalog has.
+    """Return the catalog's on-demand and spot prices for rows of the price file.
 
     A spot price is that of the cheapest zone. Raises `NetworkError` for a file in another format.
     """
@@ -72,7 +72,7 @@ def listing(catalog: CloudCatalog, wanted: Wanted) -> Listing:
     return Listing(
         sources={NAME: ListSource(url=f"SkyPilot's catalog {catalog.file.parent.parent.name}/{catalog.provider}")},
         prices=prices,
-        covered=frozenset((one.instance, one.region, one.kind) for one in prices),  # it has a selection of the types
+        covered=frozenset((one.instance, one.region, one.kind) for one in prices),  # the catalog lacks some types
     )
 
 
@@ -80,7 +80,7 @@ def _catalogs_in(folder: Path) -> Iterator[CloudCatalog]:
     for provider in _PRICES:
         file = folder / provider / "vms.csv"
         if file.is_file():
-            # Its own time is also set when a fetch has failed; the digest's only when it has not.
+            # SkyPilot also touches this file when a fetch fails, but the digest only when one succeeds.
             digest = folder / ".meta" / provider / "vms.csv.md5"
             yield CloudCatalog(
                 provider=provider,
@@ -121,7 +121,7 @@ def _googles(rows: _Rows, wanted: Wanted) -> _Prices:
             continue
         if listed.gpu is None:
             yield from _listed(instance, region, machine)
-        elif name := _GOOGLES_GPUS.get(listed.gpu):
+        elif name := GOOGLES_GPUS.get(listed.gpu):
             of_gpus = gpus.get((_gpus(name, listed.gpu_count), region), {})
             yield from _listed(
                 instance, region, {kind: machine[kind] + of_gpus[kind] for kind in machine.keys() & of_gpus.keys()}

@@ -1,4 +1,4 @@
-"""The options that a request may set, and an example workload.
+"""Defines the options that a request may set, and an example workload.
 
 This module imports little, so that the service starts fast.
 """

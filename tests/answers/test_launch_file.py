@@ -14,7 +14,7 @@ from advisor.errors import NothingFitsError, UsageError
 from advisor.records.answer import JobLimits, Quote
 from advisor.records.launch_task import TaskFile
 from advisor.records.script import Script, ScriptReads
-from tests.launch.toys import A10G, GRAVITON, LAMBDA_A10, SALAD, TWO_MACHINES, quote
+from tests.launch.toys import A10G, GPUS, GRAVITON, LAMBDA_A10, SALAD, TWO_MACHINES, quote
 from tests.report.toys import recommendation
 from tests.says import assert_says
 
@@ -41,7 +41,7 @@ def emitted(
     answer = recommendation(*quotes)
     return task_file(
         replace(answer, job=replace(answer.job, **job)),
-        engine=engine, source="my train.py", script_args=args, idle_minutes=15, port=8000, file=file,
+        engine=engine, gpus=GPUS, source="my train.py", script_args=args, idle_minutes=15, port=8000, file=file,
         today=date(2026, 11, 2), captured=captured,
     )  # fmt: skip
 
@@ -139,8 +139,8 @@ def test_the_folder_that_is_copied_is_seen_from_the_task_file(folder: Path) -> N
 def test_the_name_is_one_that_engines_take(folder: Path, script: str, name: str) -> None:
     (folder / script).write_text("")
     task = task_file(
-        recommendation(A10G), engine="dstack", source=script, script_args=(), idle_minutes=1, port=8000, file=None,
-        today=date(2026, 11, 2),
+        recommendation(A10G), engine="dstack", gpus=GPUS, source=script, script_args=(), idle_minutes=1, port=8000,
+        file=None, today=date(2026, 11, 2),
     )  # fmt: skip
     assert values(task)["name"] == name
 
@@ -159,8 +159,8 @@ def test_karpenter_is_told_the_next_types_that_run_the_same_commands_there() -> 
 
 def test_an_image_has_the_folder_in_a_cluster(folder: Path) -> None:
     task = task_file(
-        recommendation(A10G), engine="kubernetes", source="my train.py", script_args=(), idle_minutes=1, port=8000,
-        file=None, today=date(2026, 11, 2), captured=PLAIN, image="own/train:2",
+        recommendation(A10G), engine="kubernetes", gpus=GPUS, source="my train.py", script_args=(), idle_minutes=1,
+        port=8000, file=None, today=date(2026, 11, 2), captured=PLAIN, image="own/train:2",
     )  # fmt: skip
     assert values(task)["spec"]["template"]["spec"]["containers"][0]["image"] == "own/train:2"
 
@@ -222,7 +222,7 @@ def test_what_differs_from_the_script_is_doubted() -> None:
 def test_the_best_is_launched_wherever_it_stands_in_the_ranking() -> None:
     answer = recommendation(LAMBDA_A10, A10G)
     task = task_file(
-        replace(answer, best=answer.quotes[1]), engine="skypilot", source="my train.py", script_args=(),
+        replace(answer, best=answer.quotes[1]), engine="skypilot", gpus=GPUS, source="my train.py", script_args=(),
         idle_minutes=1, port=8000, file=None, today=date(2026, 11, 2), captured=PLAIN,
     )  # fmt: skip
     assert values(task)["resources"]["instance_type"] == "g5.xlarge"

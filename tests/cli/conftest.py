@@ -13,6 +13,8 @@ from advisor.records.answer import Recommendation
 from advisor.records.script import Script
 from tests.report.toys import GENOA, L4, T4, recommendation
 
+CATALOG = SimpleNamespace(gpus={name: SimpleNamespace(vendor="NVIDIA") for name in ("a10g", "l4", "t4")})
+
 
 @dataclass
 class Pipeline:
@@ -24,7 +26,7 @@ class Pipeline:
     def question_from_source(self, source: str, options: Any, **more: Any) -> SimpleNamespace:
         self.asked.append({"source": source, "options": options, **more})
         script = Script(gpu_precision="amp-bf16", cpu_precision="fp32") if more.get("run") else None
-        return SimpleNamespace(workload=SimpleNamespace(script=script))
+        return SimpleNamespace(workload=SimpleNamespace(script=script), catalog=CATALOG)
 
     def rank(self, question: SimpleNamespace) -> Recommendation:
         if isinstance(self.answer, BaseException):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from advisor.answers.launch_file import machine_of
 from advisor.catalog.find import find_devices
 from advisor.catalog.overlay import load_catalog
 from advisor.catalog.yaml_text import yaml_text
@@ -24,13 +23,14 @@ from tests.launch.toys import (
     LAMBDA_A10,
     SALAD,
     TWO_MACHINES,
+    machine_of,
     quote,
     task,
 )
 
 LAUNCHABLE = [A10G, GRAVITON, GOOGLE_T4, LAMBDA_A10, FOUR_GPUS, TWO_MACHINES]
 RENTING = ("skypilot", "dstack")
-"""Engines that rent machines themselves, of clouds with GPUs only too; the others are for clusters that are there."""
+"""Engines that rent machines themselves, also from GPU clouds; the others use a cluster that exists already."""
 
 
 @pytest.mark.parametrize("engine", engine_names())

@@ -7,7 +7,6 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from advisor.answers.launch_file import machine_of
 from advisor.catalog.overlay import load_catalog
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.yaml_text import yaml_text
@@ -16,7 +15,7 @@ from advisor.launch.manifests import gpu_resource
 from advisor.records.answer import Quote
 from advisor.records.launch_task import LaunchTask
 from advisor.report.quote_columns import instance_label
-from tests.launch.toys import A10G, GOOGLE_T4, GRAVITON, LAMBDA_A10, MI300X, TWO_MACHINES, quote, task
+from tests.launch.toys import A10G, GOOGLE_T4, GRAVITON, LAMBDA_A10, MI300X, TWO_MACHINES, machine_of, quote, task
 
 API = "1.31"
 AZURE_T4 = quote("Standard_NC4as_T4_v3", device="t4", provider="azure", region="eastus", price_kind="spot")
@@ -125,7 +124,7 @@ def test_spot_nodes_of_azure_are_tainted_with_their_label() -> None:
 
 def test_a_gpu_is_the_resource_of_its_vendor() -> None:
     for gpu in load_catalog().gpus.values():
-        machine = replace(machine_of(A10G), device=replace(A10G.device, id=gpu.id))
+        machine = machine_of(replace(A10G, device=replace(A10G.device, id=gpu.id)))
         assert gpu_resource(machine) == ("" if gpu.stack else f"{gpu.vendor.lower()}.com/gpu"), gpu.id
         assert bool(kubernetes.why_not(machine)) == bool(karpenter.why_not(machine)) == bool(gpu.stack), gpu.id
     pod = pod_of(objects(task(MI300X))[0])

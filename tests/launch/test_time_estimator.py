@@ -1,4 +1,4 @@
-"""The times that SkyPilot's optimizer is told; it ranks by them in its own package, if that is installed."""
+"""The times given to SkyPilot's optimizer, which ranks by them in its own package, if that is installed."""
 
 import json
 import math
@@ -40,7 +40,7 @@ H100 = taking(quote("H100 [secure]", device="h100-sxm5-80gb", provider="runpod",
 
 @dataclass(frozen=True)
 class Resources:
-    """What is read of `sky.Resources`, which has a cloud's name as its text."""
+    """The attributes of `sky.Resources` that are read; the cloud there has its name as its text."""
 
     cloud: str | None = None
     instance_type: str | None = None
@@ -112,7 +112,7 @@ print(json.dumps(chosen[:1] + chosen[2:]))  # without an estimator all take an h
 
 
 def chosen_by_skypilot(found: Recommendation, *wanted: dict[str, Any], home: Path) -> list[str]:
-    """What SkyPilot chooses by the price of an hour, by cost and by time."""
+    """SkyPilot's choices by hourly price, by cost and by time."""
     if subprocess.run([PYTHON, "-c", "import sky"], check=False, capture_output=True).returncode:
         pytest.skip("skypilot is not installed")
     catalog = home / ".sky/catalogs/v8/aws/vms.csv"

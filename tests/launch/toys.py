@@ -1,14 +1,17 @@
-"""Quotes of machines that engines know, and what a task of them is."""
+"""Quotes of machines that engines know, and a task on one of them."""
 
 from dataclasses import replace
 from typing import Any
 
-from advisor.answers.launch_file import machine_of
+from advisor.answers import launch_file
+from advisor.catalog.overlay import load_catalog
 from advisor.records.answer import Quote, QuotedDevice
 from advisor.records.device import DeviceKind
-from advisor.records.launch_task import LaunchTask
+from advisor.records.launch_task import LaunchMachine, LaunchTask
 from advisor.records.scale import Plan
 from tests.report import toys
+
+GPUS = load_catalog().gpus
 
 
 def quote(instance: str, *, device: str, provider: str = "aws", kind: DeviceKind = "gpu", **changes: Any) -> Quote:
@@ -37,6 +40,10 @@ MI300X = replace(
     device=QuotedDevice(id="mi300x", name="MI300X", kind="gpu", count=8),
     gpus_used=8,
 )
+
+
+def machine_of(of: Quote) -> LaunchMachine:
+    return launch_file.machine_of(of, GPUS)
 
 
 def task(of: Quote = A10G, **changes: Any) -> LaunchTask:

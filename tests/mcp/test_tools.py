@@ -13,7 +13,7 @@ import pytest
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.cli.commands import load_command
 from advisor.errors import ProfileError, UsageError
-from advisor.mcp.tools import TOOLS, Desk, Settings, described
+from advisor.mcp.tools import TOOLS, Settings, ToolRunner, described
 from advisor.serve.options import EXAMPLE_WORKLOAD
 from tests.cli.conftest import Result, advise  # noqa: F401, a fixture
 
@@ -24,8 +24,8 @@ OWN = "provider: aws\ndate: 2026-11-01\ninstances:\n  g6.xlarge:\n    usd_per_ho
 QUESTION = {"options": {"instance": ["g6.xlarge"], "region": ["us-east-1"]}}
 
 
-def price_told(desk: Desk) -> float:
-    _, file = desk.call("prices", QUESTION)
+def price_told(runner: ToolRunner) -> float:
+    _, file = runner.call("prices", QUESTION)
     (price,) = json.loads(file.read_text())["prices"]
     return float(price["usd_per_hour"])
 
@@ -33,28 +33,28 @@ def price_told(desk: Desk) -> float:
 def test_prices_are_read_again_when_their_file_changes(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(OWN % 0.61)
-    desk = Desk(Settings(answers=tmp_path, prices=(own,)))
-    assert price_told(desk) == 0.61
+    runner = ToolRunner(Settings(answers=tmp_path, prices=(own,)))
+    assert price_told(runner) == 0.61
     own.write_text(OWN % 0.575)
-    assert price_told(desk) == 0.575
+    assert price_told(runner) == 0.575
     own.write_text("provider: 7\n")
     for _ in range(2):  # also when it has been seen
         with pytest.raises(ProfileError, match=r"own\.yaml:1"):
-            desk.call("prices", QUESTION)
+            runner.call("prices", QUESTION)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    desk = Desk(Settings(answers=tmp_path / "nowhere"))
+    runner = ToolRunner(Settings(answers=tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="nowhere"):
-        desk.call("prices", QUESTION)
+        runner.call("prices", QUESTION)
 
 
 def test_the_figures_of_an_inline_workload_are_those_of_its_file(tmp_path: Path) -> None:
-    desk = Desk(Settings(answers=tmp_path))
+    runner = ToolRunner(Settings(answers=tmp_path))
     inline = {"workload": json.loads(EXAMPLE_WORKLOAD.read_text()), "on": ["l4"]}
     by_file = {"source": str(EXAMPLE_WORKLOAD), "on": ["l4"]}
     for tool in ("explain", "memory"):
-        assert desk.call(tool, inline) == desk.call(tool, by_file)
+        assert runner.call(tool, inline) == runner.call(tool, by_file)
 
 
 WITHOUT_MCP = """

@@ -15,6 +15,7 @@ from advisor.answers.price_refresh import AllRefreshed, refresh_from_skypilot
 from advisor.catalog.overlay import shipped_profiles
 from advisor.catalog.strict_yaml import read_documents
 from advisor.errors import NetworkError, UsageError
+from advisor.launch.engines import skypilot as engine
 from advisor.records.price import Listing, Wanted
 from advisor.refresh import skypilot
 from tests.cli.conftest import Result, advise  # noqa: F401, a fixture
@@ -109,6 +110,10 @@ def test_a_machine_of_google_is_the_sum_of_itself_and_its_gpus(sky: Path) -> Non
         ("g2-standard-24", "on_demand"): 2.11,
         ("g2-standard-24", "spot"): 0.85,
     }
+
+
+def test_googles_gpus_have_the_names_that_tasks_are_launched_with() -> None:
+    assert skypilot.GOOGLES_GPUS.items() <= engine.GPU_NAMES.items()
 
 
 def test_types_of_lambda_are_known_by_gpu_count_and_vcpus(sky: Path) -> None:

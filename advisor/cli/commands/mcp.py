@@ -31,8 +31,8 @@ def command(answers: Path | None, allow_run: tuple[Path, ...], options: Options)
     """Answer a coding agent's questions over the Model Context Protocol, on stdin and stdout.
 
     An agent starts this command itself; docs/mcp.md has its settings. The tools are recommend, explain, memory,
-    breakeven and prices. They answer for hf:, timm: and torchvision: names and for files of "advise profile -o". The
-    file of a model is executed only if it is in a folder of --allow-run.
+    breakeven and prices. They answer for hf:, timm: and torchvision: names and for files saved by
+    "advise profile -o". A model file is executed only if it is in a folder that --allow-run names.
 
     \b
     Examples:

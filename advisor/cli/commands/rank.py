@@ -127,6 +127,7 @@ def command(
         task = task_file(
             recommendation,
             engine=emit,
+            gpus=question.catalog.gpus,
             source=source,
             script_args=asked.script_args,
             idle_minutes=idle_minutes,

@@ -1,7 +1,7 @@
-"""Makes NodePools of Karpenter for the ranked instance types, and the Kubernetes Job that runs on them.
+"""Makes Karpenter NodePools for the ranked instance types, and the Kubernetes Job that runs on them.
 
-Karpenter launches the type of a NodePool with the lowest price per hour, which is not the cheapest for a job. So each
-type has a NodePool of its own, and the ranking is their weight, the heaviest first
+Karpenter launches the type of a NodePool with the lowest price per hour, which need not be the cheapest for the job. So
+each type has a NodePool of its own, and their weights follow the ranking, the heaviest first
 (karpenter.sh/docs/concepts/nodepools/#specweight; labels: karpenter.sh/docs/concepts/scheduling/#well-known-labels).
 """
 
@@ -30,7 +30,7 @@ _NODE_CLASSES: Mapping[str, Mapping[str, str]] = {
 learn.microsoft.com/azure/aks/node-auto-provisioning)."""
 PROVIDERS = frozenset(_NODE_CLASSES)
 GPU_NAMES: Mapping[str, str] = {}
-"""Karpenter knows instance types, so it needs no names of GPUs."""
+"""Karpenter selects instance types, so it needs no names of GPUs."""
 _TASK_LABEL = "device-advisor/task"
 _MOST_WEIGHT = 100
 _MOST_POOLS = 10
@@ -64,10 +64,10 @@ def comments(task: LaunchTask) -> Iterator[str]:
     node_class = _NODE_CLASSES[task.machine.provider]
     yield (
         f"Needs Karpenter in a cluster in {task.machine.region} whose {node_class['kind']} is named "
-        f"{node_class['name']}; else change nodeClassRef."
+        f"{node_class['name']}; otherwise change nodeClassRef."
     )
     if len(types := [own_type(machine) for machine in _ranked(task)]) > 1:
-        yield f"Instance types, the best first: {', '.join(map(str, types))}. The next one is for when one is sold out."
+        yield f"Instance types, the best first: {', '.join(map(str, types))}. If one is sold out, the next is tried."
     yield f"A node ends after {task.idle_minutes} idle minutes, with its disk: let the script save results elsewhere."
     yield from handing_over(task)
 

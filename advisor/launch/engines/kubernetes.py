@@ -1,8 +1,9 @@
 """Makes a Kubernetes Job (with --requests-per-day a Deployment and a Service) for a node pool of the best instance.
 
-The node's type pins its GPU on EKS and AKS, so only GKE, where a GPU is attached to a machine type, is asked for by its
-accelerator label too. Sources of labels and taints: docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus and
-.../arm-on-gke and .../spot-vms; docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html;
+On EKS and AKS the instance type determines the GPU. On GKE a GPU is attached to a machine type, so the node's
+accelerator label is selected too. Sources of labels and taints:
+docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus and .../arm-on-gke and .../spot-vms;
+docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html;
 learn.microsoft.com/azure/aks/use-labels, .../spot-node-pool and .../gpu-cluster.
 """
 
@@ -36,7 +37,7 @@ GPU_NAMES = {
 _SERVICES = {"aws": "EKS", "azure": "AKS", "gcp": "GKE"}
 _GKE_GPU = "cloud.google.com/gke-accelerator"
 _GKE_MEGA = ("a3-megagpu-", "nvidia-h100-mega-80gb")
-"""The machine types whose H100 has a name of its own."""
+"""The prefix of the machine types whose H100 has another name, and that name."""
 _SPOT_LABELS = {
     "aws": ("eks.amazonaws.com/capacityType", "SPOT"),
     "azure": ("kubernetes.azure.com/scalesetpriority", "spot"),
@@ -45,7 +46,7 @@ _SPOT_LABELS = {
 _ON_DEMAND_LABELS = {"aws": ("eks.amazonaws.com/capacityType", "ON_DEMAND")}
 """AKS and GKE label spot nodes only."""
 _TAINTED_SPOT = frozenset({"azure", "gcp"})
-"""AKS taints spot nodes with their label, and Google advises to do so."""
+"""AKS taints spot nodes with their label, and Google advises doing so."""
 
 
 def command(task: LaunchTask) -> str:
@@ -65,11 +66,12 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
 
 
 def comments(task: LaunchTask) -> Iterator[str]:
-    """Yield notes on the cluster that the file needs and on what has to be there first."""
+    """Yield notes on the cluster, the nodes and the objects that the file needs."""
     machine = task.machine
     yield (
-        f"Needs {_SERVICES[machine.provider]} in {machine.region} with a node pool of {own_type(machine)}, best one "
-        "that scales to zero: a node is billed until the pool removes it. Without such a node, the pods stay pending."
+        f"Needs {_SERVICES[machine.provider]} in {machine.region} with a node pool of {own_type(machine)}, "
+        "ideally one that scales to zero: a node is billed until the pool removes it. Without such a node, the pods "
+        "stay pending."
     )
     if machine.device.kind == "gpu":
         yield f"The nodes need the GPU's driver and its device plugin, which offers {gpu_resource(machine)}."
