@@ -30,7 +30,7 @@ from advisor.records.prediction import FloatArray
 
 ENGINE, LINEAR = "vidur_engine.csv", "vidur_ops.csv"
 _OTHER_STACKS = ("AWS",)
-"""Vendors whose devices do not run these kernels: NeuronCores."""
+"""Vendors whose devices do not run these kernels: AWS with its NeuronCores."""
 _ENGINE_GPU = "a100-sxm4-80gb"
 """The GPU on which an engine's kernels are fitted: its memory is fast enough to show the limit of an SM, unlike an
 A40's."""

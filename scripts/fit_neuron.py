@@ -1,20 +1,20 @@
-"""Fits what a NeuronCore of Inferentia2 and Trainium1 sustains, and checks it on models that were left out.
+"""Fits the efficiency of the NeuronCores of Inferentia2 and Trainium1, and checks it on models that were left out.
 
     python scripts/fit_neuron.py
 
 Six coefficients, each with a prior: the shares of peak of products and of convolutions, the share of bandwidth, the
 launch overhead, the size of a product at half the rate (the systolic array is 128 x 128), and the share of the on-chip
 memory that holds the output of the previous operator. Models of one shape (BERT and RoBERTa) are left out
-together. Spreads come from the left-out errors, of encoders and of nets of convolutions.
+together. Spreads come from the left-out errors, of encoders and of convolutional nets.
 """
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
 from scipy.stats import t as student_t
+from write_seed_table import ROOT, with_table
 
 from advisor.answers.measurement_file import read_measurements
 from advisor.answers.validation import Run, kernels_of, prepare
@@ -26,11 +26,10 @@ from advisor.records.answer import Z_90
 from advisor.records.device import Device, Efficiency, FamilyEfficiency
 from advisor.records.prediction import BoolArray, FloatArray, NameArray
 
-ROOT = Path(__file__).resolve().parent.parent
 STEPS = ROOT / "tests/data/measured/neuron/steps.csv"
 PROFILE = ROOT / "profiles/efficiency/gpu-neuroncore-v2-half.yaml"
 PAGE = ROOT / "docs/accelerators.md"
-START, END = "<!-- table of scripts/fit_neuron.py -->\n", "<!-- end of the table -->\n"
+MARKS = "<!-- table of scripts/fit_neuron.py -->", "<!-- end of the table -->"
 DATE = "2026-11-25"
 NO_DISPATCH_S = 1e-9
 """A compiled program runs without the host."""
@@ -107,11 +106,8 @@ def shape_of(run: Run) -> str:
     name = run.measurement.model.rpartition("/")[2].removeprefix("hf:").removeprefix("torchvision:")
     if "large" in name:
         return "BERT-large, RoBERTa-large"
-    return (
-        "BERT, RoBERTa, ELECTRA, ALBERT, all base"
-        if "base" in name and "vit" not in name and "distil" not in name
-        else name
-    )
+    is_bert_base = "base" in name and "vit" not in name and "distil" not in name
+    return "BERT, RoBERTa, ELECTRA, ALBERT, all base" if is_bert_base else name
 
 
 def log_spread(errors: FloatArray, shapes: NameArray) -> float:
@@ -152,22 +148,20 @@ def main() -> None:
         counts=counts,
     )
     PROFILE.write_text(yaml_text(final), encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(START)
-    PAGE.write_text(before + START + "".join(lines) + END + rest.partition(END)[2], encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), "\n".join(lines), marks=MARKS), encoding="utf-8")
 
 
 def table(shapes: NameArray, errors: FloatArray, is_net: BoolArray) -> list[str]:
     """Return the lines of the page's table; intervals rest on the errors of the other shapes of the same kind."""
     inside = np.zeros(len(errors), dtype=np.bool_)
-    lines = ["| left out | steps | mean error | bias | within the interval |\n", "| --- | --- | --- | --- | --- |\n"]
+    lines = ["| left out | steps | mean error | bias | within the interval |", "| --- | --- | --- | --- | --- |"]
     for shape in dict.fromkeys(shapes):
         at = shapes == shape
         others = ~at & (is_net == is_net[at][0])
         spread = log_spread(errors[others], shapes[others])
         inside[at] = np.abs(errors[at]) <= Z_90 * spread
         lines.append(row(shape, errors[at], inside[at]))
-    for name, at in (("encoders, all", ~is_net), ("nets of convolutions, all", is_net)):
+    for name, at in (("encoders, all", ~is_net), ("convolutional nets, all", is_net)):
         lines.append(row(f"**{name}**", errors[at], inside[at]))
     lines.append(row("**all**", errors, inside))
     return lines
@@ -177,7 +171,7 @@ def row(name: str, errors: FloatArray, inside: BoolArray) -> str:
     """Return a line of the table; errors are log(measured / predicted)."""
     relative = np.exp(-errors) - 1
     share = f"{inside.sum()} of {len(inside)} ({inside.mean():.0%})"
-    return f"| {name} | {len(errors)} | {np.abs(relative).mean():.0%} | {relative.mean():+.0%} | {share} |\n"
+    return f"| {name} | {len(errors)} | {np.abs(relative).mean():.0%} | {relative.mean():+.0%} | {share} |"
 
 
 if __name__ == "__main__":

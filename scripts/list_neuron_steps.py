@@ -2,8 +2,8 @@
 
     python scripts/list_neuron_steps.py --data ../shared/data/measured/neuron --out tests/data/measured/neuron
 
-A step is that of one NeuronCore. A batch takes cores x batch / throughput, or its latency where only one is in flight.
-Newer runs of a net win. Left out, with the reason: `LEFT_OUT`.
+A step runs on one NeuronCore. A batch takes cores x batch / throughput, or its latency if only one is in flight.
+The newest run of a model counts. `LEFT_OUT` names the models that are left out, with the reasons.
 """
 
 import argparse
@@ -32,9 +32,9 @@ MODELS = {
 }
 LEFT_OUT = {
     "xlm-roberta-base": "ran on two cores of the largest instance",
-    "UNet": "which U-Net is not said",
-    "deepmind/": "perceivers: no config among ours",
-    "openai/clip": "how many texts a call has is not said",
+    "UNet": "the source does not say which U-Net",
+    "deepmind/": "no config of a Perceiver ships with advise",
+    "openai/clip": "the source does not say how many texts a call has",
     "Stable Diffusion": "a pipeline of many steps of three models",
     "PixArt": "a pipeline of many steps of three models",
     "t5-3b": "decoding, and tokens of input and output together",

@@ -36,9 +36,7 @@ def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
     name = ask("machdep.cpu.brand_string")
     notes = [] if memory_bytes else ["the memory size is unknown (sysctl hw.memsize)"]
     if name.startswith("Apple"):
-        notes.append(
-            f"mps, the GPU of the {name}: not predicted, since only single operators were measured on such GPUs"
-        )
+        notes.append(f"mps, the GPU of the {name}, is not predicted: only single operators were measured on such GPUs")
     return Machine(
         cpu_name=name or None,
         isa=tuple(flag for key, flag in _ISA_KEYS.items() if ask(key) == "1"),

@@ -78,7 +78,7 @@ def step_times(
     (pinned memory), so the step takes the longest of the three; only the first dispatch adds to the compute time. A CPU
     dispatches and computes on the same cores, so dispatch overhead and compute time add up.
 
-    A time-sliced GPU takes the time of the share that is sold; the lower end of its interval is that of the whole GPU.
+    A time-sliced GPU is timed with the share that is sold; the lower end of its interval is that of the whole GPU.
 
     A GPU in several machines runs the same kernels in the same time, so that is computed once.
     """
@@ -111,9 +111,9 @@ def step_times(
     else:
         mid_s = alone_s = device_s + dispatch_s
         bound = np.argmax((*work_s, dispatch_s), axis=0)
-    host_share = np.divide(dispatch_s, mid_s, out=np.zeros_like(mid_s), where=mid_s > 0)
-    log_spread, own_log_spread, host_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
     safe_s = np.where(mid_s > 0, mid_s, 1.0)
+    host_share = dispatch_s / safe_s
+    log_spread, own_log_spread, host_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
     return StepTimes(
         mid_s=mid_s,
         alone_s=alone_s,

@@ -20,6 +20,7 @@ from advisor.records.prediction import PARTS, USES, Anchor, IndexArray, NameArra
 from advisor.records.workload import Workload
 
 _MEASURED_ON_STACKS = ("amp-bf16", "bf16")
+"""Precisions in which steps were measured on devices with software of their own."""
 _CHUNK_LENGTH = 100_000
 """Elements of (devices, kernels, batches) computed at a time, which bounds the memory for many rows and batches. With
 500,000, whose arrays leave a core's cache, predicting GPT-2's training on all devices takes 15 % longer."""

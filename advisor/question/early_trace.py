@@ -50,10 +50,10 @@ def request_of(
         length = None if lengths is None else traced_length(lengths)
     if length is not None:
         batch = None  # sizes must be affine in the batch, and then one trace serves all batches
-    if length is not None and inputs:
-        inputs = with_length(inputs, length)
-    elif length is not None:
-        sequence = length
+        if inputs:
+            inputs = with_length(inputs, length)
+        else:
+            sequence = length
     return ProfileRequest(
         source=source,
         mode=options.mode if options.finetune == "none" else "training",

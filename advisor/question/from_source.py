@@ -16,7 +16,6 @@ from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.early_trace import request_of
 from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
-from advisor.question.lengths import at_batches, check_lengths, of_trace, settled
 from advisor.question.recipe import resolved
 from advisor.question.record import Question, TraceAt
 from advisor.question.served_model import as_served, check_generation
@@ -31,7 +30,6 @@ from advisor.workload.source_trace import SourceTrace
 from advisor.workload.sources import kind_of
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.summary import group_rows, summarize
-from advisor.workload.trace_many import trace_many
 
 MAX_DEVICES = 6
 """The most devices that `--on` may name: side by side, each needs columns of its own."""
@@ -97,11 +95,13 @@ def question_from_source(
         catalog = catalog or catalog_of(options)  # while a child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = started.workload()
-    trace_at: TraceAt = lambda batch: _traced(request_at(batch))  # noqa: E731 - one of two
-    if (lengths := of_trace(options)) is not None:
-        trace_at = at_batches(workload, options, lengths, partial(_traced_at, source, options))
-        workload = trace_at(batch or workload.batch)
-    workload, options = settled(workload, options)
+    at_lengths = _at_lengths(workload, source, options)
+    if at_lengths is not None:
+        workload = at_lengths(batch or workload.batch)
+    if options.lengths is not None:
+        from advisor.question.lengths import settled
+
+        workload, options = settled(workload, options)
     if isinstance(options, ScriptOptions):
         workload, options = as_script(workload, options)
     workload = replace(workload, assumptions=(*workload.assumptions, *recipe_notes))
@@ -111,7 +111,7 @@ def question_from_source(
         and chunked != options
         and kind is not None
         and kind.takes_tokens
-        and lengths is None
+        and at_lengths is None
     )
     return question_of(
         workload,
@@ -120,9 +120,9 @@ def question_from_source(
         machine=machine,
         calibrated=calibrations_for(machine, catalog, options, read=read_calibrations),
         measuring=measuring,
-        trace_at=trace_at,
+        trace_at=at_lengths or (lambda batch: _traced(request_at(batch))),
         trace_fused=(lambda: _traced(request_at(batch, "fused")))
-        if kind and kind.has_attention_forms and lengths is None
+        if kind and kind.has_attention_forms and at_lengths is None
         else None,
         trace_chunked=(lambda: _traced(request_of(source, chunked, batch=batch))) if can_chunk else None,
     )
@@ -174,10 +174,24 @@ def _traced(request: ProfileRequest) -> Workload:
         return trace.workload()
 
 
+def _at_lengths(first: Workload, source: str, options: Options) -> TraceAt | None:
+    """Return the function that gives the step with `--lengths` at a batch size; None for a job without them.
+
+    `first` is the trace at the longest.
+    """
+    if options.lengths is None:
+        return None
+    from advisor.question.lengths import at_batches, of_trace
+
+    lengths = of_trace(options)
+    return None if lengths is None else at_batches(first, options, lengths, partial(_traced_at, source, options))
+
+
 def _traced_at(source: str, options: Options, lengths: Sequence[int]) -> list[Workload]:
     """Trace the source at other lengths of its sequences; raise the first error."""
-    batch = single_batch_of(options.batch)
-    requests = [request_of(source, options, batch=batch, length=length) for length in lengths]
+    from advisor.workload.trace_many import trace_many
+
+    requests = [request_of(source, options, batch=None, length=length) for length in lengths]
     outcomes = trace_many(requests)
     found = []
     for request in requests:
@@ -231,9 +245,8 @@ def profile_source(
         request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
         with SourceTrace.start(request) as trace:
             workload, count = trace.counted()
-        if (lengths := of_trace(options)) is not None:
-            at = at_batches(workload, options, lengths, partial(_traced_at, source, options))
-            workload = at(wanted or workload.batch)
+        if (at_lengths := _at_lengths(workload, source, options)) is not None:
+            workload = at_lengths(wanted or workload.batch)
     check_coverage(workload, options)
     return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 
@@ -253,7 +266,10 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
         raise UsageError(f"--run: {source} is not a script", hint="name a Python file, without ::NAME, or omit --run")
     check_generation(source, options, run=run)
     check_fine_tuning(source, options, run=run)
-    check_lengths(source, options, run=run)
+    if options.lengths is not None:
+        from advisor.question.lengths import check_lengths
+
+        check_lengths(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
     if options.measure and is_workload_file(source):

@@ -1,15 +1,15 @@
 """Prices sequences by the distribution of their lengths: padded to the longest of each batch, or without padding.
 
-A model is traced at three lengths, between which its dimensions grow linearly. The step of a batch is then that of the
-one length which has as many FLOP as the batches of the distribution have on average, so that the quadratic part of
-attention is counted. The memory is that of the longest sequence.
+A model is traced at three lengths, between which its dimensions grow linearly. The step of a batch is taken at the one
+length whose FLOP equal the mean over the batches of the distribution, so that the quadratic part of attention is
+counted. The memory is that of the longest sequence.
 """
 
 import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -18,7 +18,7 @@ from typing import Any
 from advisor.errors import TraceError, UsageError
 from advisor.files.regular_file import read_regular_file
 from advisor.records.fine_tuning import DEFAULT_TOKENS
-from advisor.records.flag_values import is_workload_file
+from advisor.records.flag_values import flag_name, is_given, is_workload_file
 from advisor.records.options import Options
 from advisor.records.workload import Dim, Operand, Row, Workload
 from advisor.workload.sources import kind_of
@@ -30,13 +30,13 @@ _LEAST_TRACED = 9
 _STEP = 64
 """Traced lengths differ by multiples of it where they can, so that strided convolutions divide them alike."""
 _ROUNDING = 1
-"""By how much a dimension may differ from a line, as the rounded sizes of strided convolutions do."""
+"""The most by which a dimension may differ from a line, as the rounded sizes of strided convolutions do."""
 _HINT = "write --lengths FILE with one length per line, FILE:COLUMN of a CSV file, or MEAN,P95 such as 180,512"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Lengths of sequences, ascending, with the number of samples that have each; `kind` says what is known of them."""
+    """Lengths of sequences, ascending, with the number of samples of each; `kind` begins the note on them."""
 
     counts: Mapping[int, int]
     kind: str
@@ -68,7 +68,7 @@ class Lengths:
         return self.longest
 
     def longest_of(self, batch: int) -> dict[int, float]:
-        """Return the probability of each length to be the longest of `batch` samples drawn at random.
+        """Return the probability that each length is the longest of `batch` samples drawn at random.
 
         The longest is at most x if all are: (share of samples up to x)^batch.
         """
@@ -138,21 +138,16 @@ def _log_normal(mean: float, p95: float, *, text: str) -> Lengths:
     return _counted(sizes, kind="log-normal, ")
 
 
-def _counted(sizes: Any, *, kind: str) -> Lengths:
+def _counted(sizes: Iterable[int], *, kind: str) -> Lengths:
     return Lengths(counts=dict(sorted(Counter(sizes).items())), kind=kind)
 
 
 def check_lengths(source: str, options: Options, *, run: bool) -> None:
-    """Raise `UsageError` if `--lengths` does not suit the source or the other options."""
-    if options.lengths is None:
-        return
+    """Raise `UsageError` if `--lengths`, which is given, does not suit the source or the other options."""
     kind = kind_of(source)
-    other = next(
-        (flag for flag in ("prompt_tokens", "measure", "mean_tokens") if getattr(options, flag) not in (None, False)),
-        None,
-    )
+    other = next((name for name in ("prompt_tokens", "measure", "mean_tokens") if is_given(options, name)), None)
     if other is not None:
-        raise UsageError(f"--lengths does not go with --{other.replace('_', '-')}", hint="keep one of them")
+        raise UsageError(f"--lengths does not go with {flag_name(other)}", hint="keep one of them")
     if run or is_workload_file(source):
         what = "a script" if run else "a saved workload"
         raise UsageError(f"--lengths: {source} is {what}, whose inputs are its own", hint="name the model's source")
@@ -164,30 +159,37 @@ def check_lengths(source: str, options: Options, *, run: bool) -> None:
 
 
 def of_trace(options: Options) -> Lengths | None:
-    """Return the lengths to trace at; None without `--lengths`, and where samples are packed into full sequences."""
-    if options.lengths is None or (options.packing and options.finetune != "none"):
+    """Return the lengths to trace at; None without `--lengths`, and if samples are packed into full sequences."""
+    if options.lengths is None or _packs_full(options):
         return None
-    return _within(read_lengths(options.lengths), options)
+    return _as_cut(options.lengths, options)
 
 
-def _within(lengths: Lengths, options: Options) -> Lengths:
+def _packs_full(options: Options) -> bool:
+    return options.packing and options.finetune != "none"
+
+
+def _as_cut(text: str, options: Options) -> Lengths:
+    """Read `--lengths`, cut at the tokens of a sequence of fine-tuning."""
+    lengths = read_lengths(text)
     limit = None if options.finetune == "none" else options.sequence or DEFAULT_TOKENS
     return lengths if limit is None else lengths.cut(limit)
 
 
 def settled(workload: Workload, options: Options) -> tuple[Workload, Options]:
-    """Return the workload and the options of a job with lengths: with `--tokens` as samples.
+    """Return the workload and the options of a job with lengths: `--tokens` as samples.
 
-    Where samples are packed into full sequences, lengths give the mean tokens of a sample, and are settled with that.
+    If samples are packed into full sequences, the lengths only give the mean tokens of a sample, and are then dropped.
     """
     if options.lengths is None:
         return workload, options
-    lengths = _within(read_lengths(options.lengths), options)
-    if options.finetune != "none" and options.packing:
+    if _packs_full(options):
+        lengths = _as_cut(options.lengths, options)
         noted = replace(workload, assumptions=(*workload.assumptions, _note(lengths, "packed into full sequences")))
         return noted, replace(options, mean_tokens=lengths.mean, lengths=None)
     if options.tokens is None:
         return workload, options
+    lengths = _as_cut(options.lengths, options)
     return workload, replace(options, tokens=None, samples=math.ceil(options.tokens / lengths.mean))
 
 
@@ -260,7 +262,7 @@ class _Line:
             raise self._refusal("runs other operators at other lengths")
 
     def length_of(self, chances: Mapping[int, float], *, batch: int) -> int:
-        """Return the length with as many FLOP as the batches of these lengths have on average."""
+        """Return the length whose FLOP are closest to the mean over batches of these lengths."""
         import numpy as np
 
         from advisor.ops.evaluate import row_cost
@@ -273,7 +275,7 @@ class _Line:
         return int(candidates[np.abs(of_length(candidates) - expected).argmin()])
 
     def workload(self, length: int, *, batch: int, assumptions: Sequence[str]) -> Workload:
-        """Return the step at a length, for any batch; `batch` is the one that it was made for."""
+        """Return the step at a length; `batch` becomes its default batch."""
         rows = [
             replace(
                 same[0],
@@ -307,7 +309,7 @@ class _Line:
         return round(start) if slope == 0 else (start, slope)
 
     def _between(self, sizes: Sequence[float], length: int) -> float:
-        """Return the size at a length, from those at the longest and the shortest; the middle one checks the line."""
+        """Return the size at a length, on the line from the shortest to the longest; the middle one checks the line."""
         top, middle, low = self._lengths
 
         def at(one: int) -> float:

@@ -1,4 +1,4 @@
-"""Says what predictions on parts of GPUs and on accelerators with software of their own rest on."""
+"""Writes the notes on parts of GPUs and on accelerators with software of their own: the basis of their predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,7 +6,7 @@ from advisor.records.answer import Quote
 from advisor.records.device import Gpu
 
 SHOWN_COUNT = 10
-"""Notes are on the devices of the first rows."""
+"""Rows of a ranking whose devices have notes."""
 
 
 def part_notes(device_ids: Iterable[str], gpus: Mapping[str, Gpu]) -> tuple[str, ...]:
@@ -17,20 +17,20 @@ def part_notes(device_ids: Iterable[str], gpus: Mapping[str, Gpu]) -> tuple[str,
     notes = []
     if shared:
         notes.append(
-            f"time-sliced GPUs, {', '.join(shared)}: predicted with the share that is sold, which fixed share gives; "
-            "the lower end of the interval is that of the whole GPU, which best effort gives while others are idle; "
-            "there each busy tenant gets an equal part of the time, so a second one doubles it"
+            f"time-sliced GPUs, {', '.join(shared)}: predicted with the share that is sold, as under fixed share; the "
+            "lower end of the interval is that of the whole GPU, as under best effort while other tenants are idle; "
+            "under best effort a second busy tenant doubles the time, since all busy ones get equal parts of it"
         )
     if instances:
         notes.append(
-            f"MIG instances, {', '.join(instances)}: SMs, L2, memory and bandwidth are their own, so other tenants "
-            "cost them nothing but a part of the power and of PCIe; predicted from these shares, not measured"
+            f"MIG instances, {', '.join(instances)}: SMs, L2, memory and bandwidth are their own, and only power and "
+            "PCIe are shared with other tenants; predicted from these shares, not measured"
         )
     return tuple(notes)
 
 
 def stack_notes(device_ids: Iterable[str], gpus: Mapping[str, Gpu]) -> tuple[str, ...]:
-    """Return one note on each software that the devices need."""
+    """Return a note on each software stack that the devices need."""
     stacks: dict[str, list[str]] = {}
     for name in dict.fromkeys(device_ids):
         if (gpu := gpus.get(name)) is not None and gpu.stack is not None:

@@ -1,4 +1,4 @@
-"""Runs the graph of an ONNX model by torch, operator by operator, so that it is traced as any other model.
+"""Runs the graph of an ONNX model by torch, operator by operator, so that it is traced like any other model.
 
 Values that follow from shapes and small constants alone (the target of a Reshape) are computed by onnx's own reference
 implementation and cost nothing, as in torch, where a shape is no tensor. Weights keep their shapes and dtypes only.
@@ -17,10 +17,10 @@ from onnx.external_data_helper import uses_external_data
 from torch import nn
 
 from advisor.errors import TraceError
-from advisor.workload.onnx_operators import Array, Call, twin_of
+from advisor.workload.onnx_operators import Array, Call, counterpart_of
 from advisor.workload.user_error import passes_arguments_on
 
-MOST_KNOWN = 4096
+_MOST_KNOWN = 4096
 """Elements of the largest constant whose values are kept, to compute shapes from."""
 _OWN_DOMAINS = ("", "ai.onnx")
 _SCOPES = "pkg.torch.onnx.name_scopes"
@@ -28,7 +28,8 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 _PACKED = ("INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1")
 """Types of less than a byte, which torch lacks."""
 _IN_A_BYTE = torch.uint8
-_BY_REFERENCE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError, AttributeError)
+_NODE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError, AttributeError)
+"""Errors of torch and of onnx's reference implementation about a node's operands."""
 
 _LIBRARY = torch.library.Library("onnx", "FRAGMENT")
 _OVERLOAD = "counted"
@@ -37,7 +38,7 @@ _OVERLOAD = "counted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node of a graph, with what it reads decoded once."""
+    """One node of a graph, decoded once."""
 
     op: str
     domain: str
@@ -80,7 +81,7 @@ class GraphModule(nn.Module):
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The inputs that are no weights."""
+        """The inputs other than weights."""
         return self._graph_inputs
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -102,7 +103,7 @@ class GraphModule(nn.Module):
         """Add a constant: a parameter if it is a weight, a buffer if it is large; small ones keep their values too."""
         dtype, shape = dtype_of(proto.data_type), tuple(proto.dims)
         count = int(np.prod(shape))
-        if count <= MOST_KNOWN and not uses_external_data(proto) and proto.data_type != onnx.TensorProto.STRING:
+        if count <= _MOST_KNOWN and not uses_external_data(proto) and proto.data_type != onnx.TensorProto.STRING:
             self._constants[name] = numpy_helper.to_array(proto)
         is_weight = dtype.is_floating_point or dtype in (torch.int8, torch.uint8)
         if not shape or (not is_weight and name in self._constants):
@@ -195,7 +196,7 @@ class GraphModule(nn.Module):
             if not node.domain and all(one is not None for one in known) and not _is_large(node, known):
                 return self._folded(node, known)
             return self._computed(node, values, known)
-        except _BY_REFERENCE as error:
+        except _NODE_ERRORS as error:
             raise RuntimeError(f"node {node.where} ({node.op}): {error}") from error
 
     def _branch(self, node: Node, values: dict[str, Any], condition: bool) -> Sequence[Any]:
@@ -226,10 +227,10 @@ class GraphModule(nn.Module):
             value = node.attributes.get("value")
             dtype = torch.float32 if value is None else dtype_of(value.data_type)
             return [torch.full(known[0].tolist(), 0, dtype=dtype)]
-        twin = None if node.domain else twin_of(node.op)
-        if twin is not None:
+        counterpart = None if node.domain else counterpart_of(node.op)
+        if counterpart is not None:
             call = Call(op=node.op, version=node.version, inputs=tensors, known=known, attributes=node.attributes)
-            result = twin(call)
+            result = counterpart(call)
             if result is not NotImplemented:
                 return [result] if isinstance(result, torch.Tensor) else result
         return self._counted(node, tensors, known)
@@ -237,7 +238,7 @@ class GraphModule(nn.Module):
     def _counted(
         self, node: Node, tensors: Sequence[torch.Tensor | None], known: Sequence[Array | None]
     ) -> Sequence[torch.Tensor]:
-        """Call an operator that stands for one without a twin: it has the outputs' shapes and no formula."""
+        """Call a placeholder for an operator without a counterpart: it has the outputs' shapes and no formula."""
         types = self._inferred(node, tensors, known)
         shapes, dtypes = [], []
         for name in filter(None, node.outputs):
@@ -264,7 +265,7 @@ class GraphModule(nn.Module):
     def _inferred(
         self, node: Node, tensors: Sequence[torch.Tensor | None], known: Sequence[Array | None]
     ) -> dict[str, onnx.TypeProto]:
-        """Return what onnx infers of the outputs' types; nothing for an operator that it does not know."""
+        """Return the outputs' types as onnx infers them; none for an operator that it does not know."""
         if not onnx.defs.has(node.op, node.version, node.domain):
             return {}
         types = {
@@ -357,7 +358,7 @@ def _constant(node: Node) -> Array:
 
 def _is_large(node: Node, known: Sequence[Array | None]) -> bool:
     """Return True if the values are too many to compute, as the weights of a Constant are."""
-    return node.op == "ConstantOfShape" and known[0] is not None and int(np.prod(known[0])) > MOST_KNOWN
+    return node.op == "ConstantOfShape" and known[0] is not None and int(np.prod(known[0])) > _MOST_KNOWN
 
 
 def _names_read(proto: onnx.NodeProto) -> Iterator[str]:

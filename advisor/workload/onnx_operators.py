@@ -1,7 +1,7 @@
-"""Maps each operator of ONNX to the calls of torch that compute the same: its twin.
+"""Maps each operator of ONNX to its counterpart: the calls of torch that compute the same.
 
 The operators are those of https://onnx.ai/onnx/operators/, by their versions: many took their axes as an attribute
-before they took them as an input. What has no twin here is counted as an operator without a formula.
+before they took them as an input. An operator without a counterpart here is counted as one without a formula.
 """
 
 import math
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 Array = np.ndarray[Any, Any]
 Result = Any
-"""A tensor, a sequence of tensors, or `NotImplemented` where a form of the operator has no twin."""
+"""A tensor, a sequence of tensors, or `NotImplemented` for a form of the operator without a counterpart."""
 _SINCE_ONE_AXIS = 13
 """The version from which Softmax works on one axis; before, on all axes from `axis` on."""
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -70,24 +70,28 @@ class Call:
         """Return an attribute."""
         return self.attributes.get(name, default)
 
-
-Twin = Callable[[Call], Result]
-
-
-def twin_of(op: str) -> Twin | None:
-    """Return the twin of an operator of ONNX's own domain, or None."""
-    return _TWINS.get(op)
+    def by_dimension(self, name: str, count: int) -> list[int]:
+        """Return an attribute with a number for each of `count` spatial dimensions; ones if it is omitted."""
+        return self.get(name) or [1] * count
 
 
-def _plain(function: Callable[..., Any], count: int = 1) -> Twin:
+Counterpart = Callable[[Call], Result]
+
+
+def counterpart_of(op: str) -> Counterpart | None:
+    """Return the counterpart of an operator of ONNX's own domain, or None."""
+    return _COUNTERPARTS.get(op)
+
+
+def _plain(function: Callable[..., Any], count: int = 1) -> Counterpart:
     return lambda call: function(*(call.tensor(index) for index in range(count)))
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Twin:
+def _binary(function: Callable[[Any, Any], Any]) -> Counterpart:
     return lambda call: function(call.operand(0), call.operand(1))
 
 
-def _variadic(function: Callable[[Any, Any], Any]) -> Twin:
+def _variadic(function: Callable[[Any, Any], Any]) -> Counterpart:
     return lambda call: reduce(function, (call.tensor(index) for index in range(len(call.inputs))))
 
 
@@ -109,16 +113,16 @@ def _matrix_product(call: Call) -> Result:
     return torch.addmm(bias, first, second, alpha=alpha, beta=beta)
 
 
-def _reduced(function: Callable[..., Any]) -> Twin:
-    """Return the twin of a reduction `function(tensor, axes, keepdims)`."""
+def _reduced(function: Callable[..., Any]) -> Counterpart:
+    """Return the counterpart of a reduction `function(tensor, axes, keepdims)`."""
 
-    def twin(call: Call) -> Result:
+    def counterpart(call: Call) -> Result:
         axes, source = call.values(1, "axes"), call.tensor()
         if not axes and call.get("noop_with_empty_axes", 0):
             return source
         return function(source, tuple(axes or range(source.dim())), bool(call.get("keepdims", 1)))
 
-    return twin
+    return counterpart
 
 
 def _product_of(source: torch.Tensor, axes: Sequence[int], keeps: bool) -> torch.Tensor:
@@ -127,19 +131,19 @@ def _product_of(source: torch.Tensor, axes: Sequence[int], keeps: bool) -> torch
     return source
 
 
-def _arg(function: Callable[..., torch.Tensor]) -> Twin:
+def _arg(function: Callable[..., torch.Tensor]) -> Counterpart:
     return lambda call: function(call.tensor(), dim=call.get("axis", 0), keepdim=bool(call.get("keepdims", 1)))
 
 
-def _softmax(function: Callable[..., torch.Tensor]) -> Twin:
-    def twin(call: Call) -> Result:
+def _softmax(function: Callable[..., torch.Tensor]) -> Counterpart:
+    def counterpart(call: Call) -> Result:
         source = call.tensor()
         if call.version >= _SINCE_ONE_AXIS:
             return function(source, call.get("axis", -1))
         axis = call.get("axis", 1) % max(1, source.dim())
         return function(source.flatten(axis), axis).reshape(source.shape)
 
-    return twin
+    return counterpart
 
 
 def _clamped(call: Call) -> Result:
@@ -155,9 +159,9 @@ def _clamped(call: Call) -> Result:
 def _padded(
     call: Call, source: torch.Tensor, kernel: Sequence[int], *, value: float = 0.0
 ) -> tuple[torch.Tensor, list[int]]:
-    """Return the source, padded if its two sides differ, and the padding left to the kernel, of each dimension."""
+    """Return the source, padded here if its two sides differ, and the padding of each dimension left to the kernel."""
     count = len(kernel)
-    steps, gaps = call.get("strides") or [1] * count, call.get("dilations") or [1] * count
+    steps, gaps = call.by_dimension("strides", count), call.by_dimension("dilations", count)
     mode, pads = call.get("auto_pad", "NOTSET"), call.get("pads") or [0] * (2 * count)
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         # ceil(size / step) outputs: https://onnx.ai/onnx/operators/onnx__Conv.html, `auto_pad`.
@@ -180,7 +184,7 @@ def _convolved(call: Call) -> Result:
     source, weight = call.tensor(0), call.tensor(1)
     count = weight.dim() - 2
     source, padding = _padded(call, source, list(weight.shape[2:]))
-    steps, gaps = call.get("strides") or [1] * count, call.get("dilations") or [1] * count
+    steps, gaps = call.by_dimension("strides", count), call.by_dimension("dilations", count)
     convolution = (functional.conv1d, functional.conv2d, functional.conv3d)[count - 1]
     return convolution(source, weight, call.optional(2), steps, padding, gaps, call.get("group", 1))
 
@@ -193,7 +197,7 @@ def _convolved_back(call: Call) -> Result:
         return NotImplemented
     if pads[:count] != pads[count:]:
         return NotImplemented
-    steps, gaps = call.get("strides") or [1] * count, call.get("dilations") or [1] * count
+    steps, gaps = call.by_dimension("strides", count), call.by_dimension("dilations", count)
     more, groups = call.get("output_padding") or [0] * count, call.get("group", 1)
     transposed = (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)[count - 1]
     return transposed(source, weight, call.optional(2), steps, pads[:count], more, groups, gaps)
@@ -203,7 +207,7 @@ def _max_pooled(call: Call) -> Result:
     kernel = call.get("kernel_shape")
     source, padding = _padded(call, call.tensor(), kernel, value=-math.inf)
     pool = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[len(kernel) - 1]
-    steps, gaps = call.get("strides") or [1] * len(kernel), call.get("dilations") or 1
+    steps, gaps = call.by_dimension("strides", len(kernel)), call.by_dimension("dilations", len(kernel))
     return pool(source, kernel, steps, padding, gaps, bool(call.get("ceil_mode", 0)))
 
 
@@ -213,7 +217,7 @@ def _mean_pooled(call: Call) -> Result:
         return NotImplemented
     source, padding = _padded(call, call.tensor(), kernel)
     pool: Any = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[len(kernel) - 1]
-    steps, is_wide = call.get("strides") or [1] * len(kernel), bool(call.get("ceil_mode", 0))
+    steps, is_wide = call.by_dimension("strides", len(kernel)), bool(call.get("ceil_mode", 0))
     return pool(source, kernel, steps, padding, is_wide, bool(call.get("count_include_pad", 0)))
 
 
@@ -473,7 +477,7 @@ _REDUCED: Mapping[str, Callable[..., Any]] = {
     "ReduceSumSquare": lambda source, axes, keeps: source.square().sum(axes, keeps),
     "ReduceLogSum": lambda source, axes, keeps: source.sum(axes, keeps).log(),
 }
-_TWINS: Mapping[str, Twin] = {
+_COUNTERPARTS: Mapping[str, Counterpart] = {
     **{op: _plain(lambda source: source) for op in _SAME},
     **{op: _plain(function) for op, function in _UNARY.items()},
     **{op: _binary(function) for op, function in _BINARY.items()},

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from advisor.workload.onnx_graph import GraphModule
-from advisor.workload.onnx_operators import _TWINS
+from advisor.workload.onnx_operators import _COUNTERPARTS
 
 _VERSION = 24
 _rng = np.random.default_rng(0)
@@ -135,7 +135,7 @@ _SHAPES_ALONE = ("LSTM", "GRU", "RNN", "Resize")
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_a_twin_computes_what_onnx_defines(case: Case) -> None:
+def test_a_counterpart_computes_what_onnx_defines(case: Case) -> None:
     """Constants of shapes are the file's; everything else is an input, as the weights of a file have no values here."""
     names = [f"x{index}" if value is not None else "" for index, value in enumerate(case.inputs)]
     given = {name: np.asarray(value) for name, value in zip(names, case.inputs, strict=True) if name}
@@ -165,6 +165,6 @@ def test_a_twin_computes_what_onnx_defines(case: Case) -> None:
             np.testing.assert_allclose(one.numpy(), other, rtol=1e-4, atol=1e-5)
 
 
-def test_every_twin_is_compared_with_onnx() -> None:
+def test_every_counterpart_is_compared_with_onnx() -> None:
     older = {"Scatter", "Upsample"}  # the earlier names of ScatterElements and Resize
-    assert set(_TWINS) - {case.op for case in CASES} == older
+    assert set(_COUNTERPARTS) - {case.op for case in CASES} == older

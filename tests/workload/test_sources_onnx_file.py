@@ -141,7 +141,7 @@ def test_attention_with_a_shape_that_the_graph_computes_costs_what_it_costs_in_t
     assert costs(counted(path, "10x32"), batch=6) == costs(expected, batch=6)
 
 
-def test_what_has_no_twin_is_listed_and_moves_its_operands(tmp_path: Path) -> None:
+def test_an_operator_without_a_counterpart_is_listed_and_moves_its_operands(tmp_path: Path) -> None:
     quantised = np.zeros((16, 8), dtype=np.int8)
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),

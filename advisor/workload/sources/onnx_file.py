@@ -38,7 +38,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     if mode == "training":
         raise LoadError(
             f"{reference}: an ONNX file is a model for inference",
-            hint="name the model's own source for --mode training",
+            hint="name the source of the model for --mode training",
         )
     onnx = require("onnx")
     from google.protobuf.message import DecodeError
@@ -50,7 +50,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     except OSError as error:
         raise LoadError(f"{reference}: {error.strerror}", hint="name a file that torch.onnx.export wrote") from None
     except DecodeError as error:
-        raise LoadError(f"{reference} is not an ONNX file: {error}", hint="export the model anew") from None
+        raise LoadError(f"{reference} is not an ONNX file: {error}", hint="export the model again") from None
     if model.functions:
         from onnx import inliner
 
@@ -67,7 +67,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     leading = next(sizes[0] for sizes in dims.values() if sizes)
     is_fixed = isinstance(leading, int)
     fixed = int(leading) if is_fixed else DEFAULT_BATCH
-    known = _sizes(dims, dtypes, specs, reference=reference)
+    known = _sizes(dims, dtypes, specs, batch=leading, reference=reference)
 
     def make_inputs(batch: int) -> Inputs:
         if is_fixed and batch != fixed:
@@ -94,9 +94,10 @@ def _sizes(
     dtypes: Mapping[str, torch.dtype],
     specs: Sequence[InputSpec],
     *,
+    batch: int | str,
     reference: str,
 ) -> dict[str, list[int | None]]:
-    """Return the sizes of each input, None for a dimension that is the batch."""
+    """Return the sizes of each input, None for a dimension that is the batch, whose size or name is `batch`."""
     unnamed = iter(name for name in dims if name not in {spec.name for spec in specs})
     given = {spec.name or next(unnamed, ""): spec for spec in specs}
     sizes: dict[str, int] = {}
@@ -112,7 +113,6 @@ def _sizes(
             takes = "x".join(str(size) or "N" for size in stated)
             raise LoadError(f"--input {spec}: {reference} takes {name}={takes}:{dtype}", hint="keep its fixed sizes")
         sizes |= {size: new for size, new in zip(stated, spec.shape, strict=True) if isinstance(size, str) and size}
-    batch = next(stated[0] for stated in dims.values() if stated)
     found: dict[str, list[int | None]] = {}
     for name, stated in dims.items():
         if name in given:
