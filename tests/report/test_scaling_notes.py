@@ -63,4 +63,4 @@ def test_a_table_has_a_short_name_for_a_plan(plan: Plan | None, label: str) -> N
 
 def test_replicas_of_inference_are_told() -> None:
     (note,) = notes(Plan(data=8), mode="inference")
-    assert_says(note, "each", "8 devices", "copy", "64", "all devices")
+    assert_says(note, "each", "8 GPUs", "copy", "64", "all GPUs")
