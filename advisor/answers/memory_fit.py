@@ -209,13 +209,13 @@ def device_memory(
     )
     found = memory_of_one(workload, plan, batches=np.array([float(of_pass)]), width=step.width, kind=device.kind)
     total = found.total
-    has_bytes = usable_bytes(device, workload)
-    safe, at_most = largest_batches(step, memory_bytes=has_bytes)
+    available_bytes = usable_bytes(device, workload)
+    safe, at_most = largest_batches(step, memory_bytes=available_bytes)
     return DeviceMemory(
         name=machine.name,
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=machine.device_count),
         memory_bytes=device.memory_bytes,
-        usable_bytes=has_bytes,
+        usable_bytes=available_bytes,
         precision=precision,
         plan=None if plan == Plan() else plan,
         batch=batch,
@@ -223,7 +223,9 @@ def device_memory(
         peak_bytes=float(total.mid[0]),
         peak_low_bytes=float(total.low[0]),
         peak_high_bytes=float(total.high[0]),
-        verdict=verdict_of(low_bytes=float(total.low[0]), high_bytes=float(total.high[0]), memory_bytes=has_bytes),
+        verdict=verdict_of(
+            low_bytes=float(total.low[0]), high_bytes=float(total.high[0]), memory_bytes=available_bytes
+        ),
         largest_batch=safe,
         largest_batch_at_most=at_most,
         terms=tuple(
@@ -238,8 +240,8 @@ def device_memory(
             if spread.high[0] > 0
         ),
         remedies=tuple(
-            _remedy(changed, peak_bytes=float(total.mid[0]), memory_bytes=has_bytes)
-            for changed in remedies(step, device=replace(device, memory_bytes=has_bytes))
+            _remedy(changed, peak_bytes=float(total.mid[0]), memory_bytes=available_bytes)
+            for changed in remedies(step, device=device)
         ),
     )
 

@@ -44,10 +44,10 @@ class TuningRow:
     - `model`: `hf:CONFIG.json`, relative to the file
     - `finetune`, `lora_rank`, `sequence`, `trainer_kernels`, `optim`, `keep_activations`, `accumulate`: as the
       flags; `lora_targets` separated by blanks
-    - `fp32_logits`, `separate_experts`, `reentrant`: as of `FineTuning`
+    - `fp32_logits`, `separate_experts`, `reentrant`: as in `FineTuning`
     - `precision`: bf16, or amp-bf16 for weights in fp32 under autocast
     - `batch`: sequences of one GPU in one pass
-    - `sharding`: of the GPUs of one machine, none for one GPU
+    - `sharding`: over the GPUs of one machine; none on one GPU
     - `peak_bytes`: `torch.cuda.max_memory_allocated` of one GPU
     - `ran_out`: 1 for a run that failed, which has no time and no peak
     """
@@ -170,7 +170,7 @@ def prepare_tuning_runs(
 
 
 def _as_run(workload: Workload, row: TuningRow) -> Workload:
-    """Return the workload with what does not change its trace."""
+    """Return the workload with the settings of the row that do not change its trace."""
     workload = with_fp32_shards(workload, precision=row.precision, sharding=row.sharding)
     tuning = workload.fine_tuning
     return workload if tuning is None else replace(workload, fine_tuning=replace(tuning, reentrant=row.reentrant))

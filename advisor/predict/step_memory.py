@@ -29,8 +29,9 @@ _NOT_ALLOCATED: tuple[MemoryPart, ...] = ("allocator", "process")
 _CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
 """With no kernels loaded and with all of PyTorch's kernels (pytorch/pytorch pull request 86509)."""
 _DRIVER_BYTES = 0.97e9
-"""The most that the driver reserves of a GPU's memory (NVML: `nvmlMemory_v2_t.reserved`): torch's errors find 79.1 GiB
-on cards with 80 (pixeli99/SVD_Xtend#39), 39.5 of 40 (TianheWu/CoSeR#10), 23.7 of 24 (zai-org/CogVideo#36)."""
+"""The most that the driver reserves of a GPU's memory (NVML: `nvmlMemory_v2_t.reserved`). torch's errors report a total
+capacity of 79.1 GiB on cards with 80 (pixeli99/SVD_Xtend#39), 39.5 on cards with 40 (TianheWu/CoSeR#10) and 23.7 on
+cards with 24 (zai-org/CogVideo#36)."""
 _CPU_PROCESS_BYTES = (0.5e9, 1.0e9)
 """Operating system, Python and torch: an idle cloud image uses 0.3 to 0.6 GB and `import torch` 0.2 to 0.4 GB."""
 _CUBLAS_BYTES = (8_519_680.0, 33_554_432.0)
@@ -44,7 +45,8 @@ _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     "gpu": {
         "half copies": "autocast's cache of 16-bit weights",
         "workspaces": "cuBLAS 8.5 to 33.6 MB; cuDNN up to a copy of the operands of the largest convolution",
-        "allocator": "memory that torch's caching allocator reserves beyond the tensors; freed when memory runs short",
+        "allocator": "memory that torch's caching allocator reserves beyond the tensors; freed when memory runs short, "
+        "unless it is fragmented",
         "process": "CUDA context, 287 MB without kernels to 667 MB with all of PyTorch's; at most 0.97 GB reserved by "
         "the driver, and 0.93 GB of NCCL's buffers with several GPUs",
     },
@@ -135,7 +137,7 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
 
 
 def usable_bytes(device: Device, workload: Workload) -> float:
-    """Return the memory of a device for the step: all of it, or, for a served model, what its engine takes."""
+    """Return the memory of a device that the step may use: all of it, or the part that a serving engine takes."""
     engine = workload.generation.engine if workload.generation else None
     return device.memory_bytes * (engine.usable_ratio(device.kind) if engine else 1.0)
 

@@ -25,9 +25,11 @@ def check_fine_tuning(source: str, options: Options, *, run: bool = False) -> No
         return
     first = flag_name(given[0])
     if is_saved:
-        raise UsageError(f"{first}: {source} is a saved workload, whose step is settled", hint="save it anew with it")
+        raise UsageError(
+            f"{first}: {source} is a saved workload, whose step is fixed", hint="save it again with this flag"
+        )
     if options.finetune == "none":
-        raise UsageError(f"{first} is of fine-tuning", hint="add --finetune lora, qlora or full")
+        raise UsageError(f"{first} applies only to fine-tuning", hint="add --finetune lora, qlora or full")
     if run:
         raise UsageError(
             f"--finetune: {source} is a script, which says itself what it trains", hint="leave --finetune out"
@@ -43,7 +45,7 @@ def check_fine_tuning(source: str, options: Options, *, run: bool = False) -> No
         )
     kind = kind_of(source)
     if options.sequence is not None and not (kind and kind.takes_tokens):
-        raise UsageError(f"--sequence: the inputs of {source} are its own", hint="leave --sequence out, or use --input")
+        raise UsageError(f"--sequence: {source} makes its own inputs", hint="leave --sequence out, or use --input")
     if options.measure:
         raise UsageError("--measure: the model to fine-tune is traced, not run", hint="leave --measure out")
 
@@ -52,8 +54,7 @@ def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Optio
     """Return a workload of fine-tuning and the options as trainers run it; any other workload is unchanged.
 
     Trainers recompute activations by default and hold the whole model in 16 bits; each device takes its cheapest batch.
-    Raises `UsageError` if the options
-    do not suit the workload.
+    Raises `UsageError` if the options do not suit the workload.
     """
     tuning = workload.fine_tuning
     if tuning is None:

@@ -1,7 +1,6 @@
 """Writes a note about the devices that do not have enough memory for a workload."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -30,14 +29,14 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     at = int(predictions.peak_memory_bytes[index].argmin())
     device, precision = predictions.devices[index], predictions.precisions[index, at]
     batch, engine = int(predictions.batches[at]), workload.generation.engine if workload.generation else None
-    has_bytes = usable_bytes(device, workload)
+    available_bytes = usable_bytes(device, workload)
     has = units.format_bytes(device.memory_bytes)
-    uses = f", of which {engine.name} uses {units.format_bytes(has_bytes)}" if engine else ""
+    uses = f", of which {engine.name} uses {units.format_bytes(available_bytes)}" if engine else ""
     too_small_at = f"have too little memory {at_batch_text(batch, workload.generation)}"
     plan = predictions.scaling.plans[predictions.scaling.plan[index, at]] if predictions.scaling else Plan()
     if plan != Plan():
         needed_bytes = float(predictions.peak_memory_bytes[index, at])
-        more = math.floor(plan.machines * needed_bytes / has_bytes) + 1
+        more = math.floor(plan.machines * needed_bytes / available_bytes) + 1
         can_join = (
             device.network_bytes_per_s is not None
             and (workload.generation is not None or workload.mode == "training")
@@ -51,8 +50,7 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
             + (f"; {more} machines together may hold it (--max-machines {more})." if can_join else "."),
         )
     step = Step(workload=workload, batch=batch, width=width_of(precision, workload), kind=device.kind)
-    changes = remedies(step, device=replace(device, memory_bytes=has_bytes))
-    fitting = [changed for changed in changes if _fits(changed, has_bytes)]
+    fitting = [changed for changed in remedies(step, device=device) if _fits(changed, available_bytes)]
     listed = ", ".join(f"{each.name} {units.format_bytes(float(each.step.peak.mid[0]))}" for each in fitting)
     needed = units.format_bytes(float(step.peak.mid[0]))
     change = f"it would fit with {listed}" if listed else "no known change makes it fit"

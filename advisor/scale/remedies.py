@@ -10,7 +10,7 @@ import numpy as np
 from advisor.ops.evaluate import row_cost
 from advisor.predict.narrow_kernels import narrowest
 from advisor.predict.precision import Width
-from advisor.predict.step_memory import SpreadBytes, scaled
+from advisor.predict.step_memory import SpreadBytes, scaled, usable_bytes
 from advisor.predict.weights import with_weights
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import RemedyName
@@ -40,7 +40,7 @@ class Step:
     kind: DeviceKind
     plan: Plan = _ALONE
     chunked: Workload | None = None
-    """The same step of a language model with its logits in chunks, if that has been traced."""
+    """The same step of a language model traced with its logits in chunks; None if it was not traced so."""
 
     @cached_property
     def peak(self) -> SpreadBytes:
@@ -143,7 +143,7 @@ def _narrow_weights(step: Step, device: Device) -> Remedied | None:
 
 
 def _chunked_logits(step: Step, device: Device) -> Remedied | None:
-    """Multiply with the output layer and take the loss in chunks of tokens, so that all logits are never held."""
+    """Compute the output layer and the loss in chunks of tokens, so that the logits are never all in memory."""
     if step.chunked is None:
         return None
     change = "logits in chunks (--trainer-kernels liger)"
@@ -172,7 +172,7 @@ def _accumulation(step: Step, device: Device) -> Remedied | None:
     counts = [count for count in _PART_COUNTS if step.batch > count // 2]  # one sample cannot be divided further
     batches = [math.ceil(step.batch / count) for count in counts]
     kept = replace(step, plan=replace(plan, accumulate=2))  # the gradients stay, for any number of passes
-    fits = kept.at(batches).high <= device.memory_bytes
+    fits = kept.at(batches).high <= usable_bytes(device, step.workload)
     first = int(fits.argmax()) if fits.any() else -1
     plan = replace(plan, accumulate=plan.accumulate * counts[first])
     change = f"{plan.accumulate} passes with {batches[first]} samples each"
@@ -210,7 +210,7 @@ def _sharding(step: Step, device: Device) -> Remedied | None:
             continue
         batch = math.ceil(step.batch * plan.data / split.data)
         shared.append((count, replace(step, plan=split, batch=batch)))
-        if shared[-1][1].peak.mid[0] <= device.memory_bytes:
+        if shared[-1][1].peak.mid[0] <= usable_bytes(device, workload):
             break
     if not shared:
         return None

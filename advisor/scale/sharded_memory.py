@@ -22,11 +22,12 @@ _STATES = ("parameters", "gradients", "optimizer_state")
 _STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
 """The sharding levels at which a GPU holds only its shard of each state."""
 _NCCL_BYTES = 0.93e9
-"""The most that a communicator holds on each GPU: a process with one was seen at 1.6 GB (NVIDIA/nccl#864), less its
-context."""
+"""The most that NCCL holds on each GPU: 1.6 GB of a process with one communicator (NVIDIA/nccl#864), less its
+CUDA context of 0.67 GB."""
 _FRAGMENTED_RATIO = 0.24
-"""The share of reserved memory that torch's allocator may be unable to use when large models are trained with sharding
-and recomputation: the middle between the mean of eight models, 15 %, and the most, 33 % (Guo et al., GMLake, 2024)."""
+"""Upper bound of the share of reserved memory that torch's allocator loses to fragmentation under sharding and
+recomputation. GMLake (Guo et al., 2024, abstract) reduces fragmentation by 15 % on average and by 33 % at most in the
+training of eight language models; this is the midpoint of the two."""
 
 
 def memory_of_one(
@@ -35,8 +36,8 @@ def memory_of_one(
     """Return the peak memory of the fullest device; `batches` are the samples of one device in one pass.
 
     If other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`); a
-    model with `fp32_shards` was traced as it computes. Where it is not known whether checkpoints are reentrant, what
-    reentrant ones hold raises only the upper bound.
+    model with `fp32_shards` was traced in the precision in which it computes. If it is not known whether checkpoints
+    are reentrant, the memory that reentrant ones would hold is added only to the upper bound.
     """
     tuning = workload.fine_tuning
     memory = _of_one(workload, plan, batches=batches, width=width, kind=kind)
@@ -52,9 +53,9 @@ def memory_of_one(
 def _may_hold_inputs(workload: Workload, plan: Plan) -> bool:
     """Return whether reentrant checkpoints would keep the input of each block, and its gradient, through backward.
 
-    FSDP frees the parameters of a block without trained ones by a hook on the block's inputs
-    (`_register_post_backward_reshard_only_hook`). A reentrant checkpoint gives it detached copies of the inputs, and
-    the hook's references hold these and their gradients until the whole backward pass is done.
+    FSDP frees the parameters of a frozen unit after its backward by a hook on the unit's inputs
+    (`_register_post_backward_reshard_only_hook`). A reentrant checkpoint passes detached copies of the inputs to the
+    block, and the hook's references keep these and their gradients until the whole backward pass is done.
     """
     tuning = workload.fine_tuning
     is_frozen = tuning is not None and tuning.method != "full"
@@ -62,6 +63,7 @@ def _may_hold_inputs(workload: Workload, plan: Plan) -> bool:
 
 
 def _of_one(workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
+    """Return the peak memory of the fullest device, with reentrant checkpoints only if they are known to be."""
     gathers_half = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
     has_shards = workload.fine_tuning is not None and workload.fine_tuning.fp32_shards
     state_ratio = 2.0 if gathers_half or has_shards else 1.0
@@ -80,7 +82,10 @@ def _of_one(workload: Workload, plan: Plan, *, batches: FloatArray, width: Width
 
 
 def _stepped_part(row: Row, plan: Plan, *, size_ratio: float) -> Row:
-    """Return an optimizer's row with the elements that this GPU updates, of another size; other rows unchanged."""
+    """Return an optimizer's row with the elements that this GPU updates; other rows unchanged.
+
+    With fp32 elements in a model traced in 16 bits `size_ratio` is 2: each counts twice, as it has twice the bytes.
+    """
     if row.op != "optimizer":
         return row
     parts = plan.tensor * plan.pipeline * (plan.data if plan.sharding != "none" else 1) / size_ratio
@@ -140,7 +145,9 @@ def _checkpointed(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLin
     of_block = added([largest.largest_kept, scaled(inside, 1 / plan.tensor - 1)])
     tuning = workload.fine_tuning
     if line.phase == "backward" and tuning is not None and tuning.reentrant and _may_hold_inputs(workload, plan):
-        # In the last block, gradients of all inputs but its own and that of the block just done, which is in use.
+        # When backward reaches the last block, all inputs are still held, as at the start of backward, and the
+        # gradients of all but two: its own does not exist yet, and that of the block just done is in use, which the
+        # line counts already.
         count = sum(one.count for one in blocks)
         of_block = added([of_block, scaled(results, max(0, count - 2) / count)])
     beyond = scaled(of_block, max(0.0, 1 - outside / max(1.0, _size(of_block))))

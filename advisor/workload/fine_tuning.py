@@ -87,9 +87,9 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
 class AdaptedLinear(nn.Module):
     """A linear layer with a low-rank adapter: W x + s B A x. The adapter has fp32 weights, used in the input's dtype.
 
-    PEFT keeps adapters of 16-bit models in fp32 (`autocast_adapter_dtype`), and autocast casts them. It casts the input
-    to fp32, which autocast undoes, so that every adapter keeps a copy of its own; with weights in 4 bits it copies the
-    base layer's output instead (`peft/tuners/lora/bnb.py`).
+    PEFT keeps adapters of 16-bit models in fp32 (`autocast_adapter_dtype`), and autocast casts them. PEFT also casts
+    the input to fp32, and autocast casts it back, so every adapter keeps its own copy of the input. With weights in
+    4 bits PEFT copies the base layer's output instead (`peft/tuners/lora/bnb.py`).
     """
 
     def __init__(self, base: nn.Module, in_features: int, out_features: int, *, rank: int) -> None:
@@ -152,9 +152,9 @@ class SeparateExperts(nn.Module):
         self.activation = experts.act_fn
 
     def forward(self, states: torch.Tensor, chosen: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-        """Add up what the chosen experts of each token return; states (tokens, width), chosen (tokens, experts).
+        """Add up the outputs of each token's chosen experts; states (tokens, width), chosen (tokens, choices).
 
-        Every expert is taken to be chosen equally often.
+        All experts are assumed to be chosen equally often.
         """
         result = torch.zeros_like(states)
         choices = chosen.flatten().argsort().chunk(len(self.gates))
@@ -222,7 +222,7 @@ def _summary(model: nn.Module, fine_tuning: FineTuning) -> str:
 
 
 def _experts(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any]]:
-    """Yield each module whose parameters stack all experts, as since transformers 5, with its owner and name there."""
+    """Yield each module with all experts in one parameter, as in transformers 5, with its owner and its name there."""
     for module in model.modules():
         for name, child in module.named_children():
             stacked = child._parameters.get("gate_up_proj"), child._parameters.get("down_proj")

@@ -217,10 +217,6 @@ def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: d
         return torch.empty(shape, dtype=first.dtype)
 
 
-_OWN_ANSWERS: dict[str, _Answer] = {"aten::_grouped_mm": _grouped_mm}
-"""By operator name, because an older torch may lack some of the operators."""
-
-
 @passes_arguments_on
 def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with in_kernel_invocation_manager(mode):
@@ -228,6 +224,15 @@ def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwar
     flat = [*args, *kwargs.values()]
     flat = [leaf for value in flat for leaf in (value if isinstance(value, (list, tuple)) else (value,))]
     return mode.wrap_meta_outputs_with_default_device_logic(result, func, flat, device=kwargs.get("device"))  # type: ignore[arg-type]
+
+
+_OWN_ANSWERS: dict[str, _Answer] = {
+    "aten::_grouped_mm": _grouped_mm,
+    # torch's mode computes the strides of a view in Python, because sizes may be symbols. That is slower.
+    "aten::view": _run_meta_kernel,
+    "aten::_unsafe_view": _run_meta_kernel,
+}
+"""By operator name, because an older torch may lack some of the operators."""
 
 
 def _stand_in_for_dynamo() -> None:

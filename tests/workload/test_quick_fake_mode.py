@@ -240,6 +240,30 @@ def test_an_alias_of_a_number_follows_it():
     assert_as_torch(run)
 
 
+@pytest.mark.parametrize("view", [torch.Tensor.view, torch.ops.aten._unsafe_view.default], ids=["view", "unsafe view"])
+@pytest.mark.parametrize(
+    ("shape", "order", "size"),
+    [
+        ((4, 6), (0, 1), [2, 2, -1]),
+        ((1, 4, 6), (0, 2, 1), [6, 1, 2, 2]),
+        ((2, 1, 3), (2, 1, 0), [3, 1, 1, 2]),
+        ((0, 3), (0, 1), [3, 0]),
+    ],
+)
+def test_a_view_has_the_strides_of_a_real_one(view, shape, order, size):
+    real = described(view(torch.empty(shape).permute(order), size))
+    with QuickFakeMode.create():
+        assert described(view(torch.empty(shape).permute(order), size)) == real
+
+
+def test_a_view_that_a_real_tensor_refuses_raises_the_same_error():
+    with pytest.raises(RuntimeError) as real:
+        torch.empty(4, 6).t().view(-1)
+    with QuickFakeMode.create(), pytest.raises(RuntimeError) as fake:
+        torch.empty(4, 6).t().view(-1)
+    assert str(fake.value) == str(real.value)
+
+
 def test_values_are_not_there():
     with QuickFakeMode.create(), pytest.raises(RuntimeError):
         torch.rand(3).sum().item()
