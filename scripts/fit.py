@@ -59,7 +59,7 @@ SOURCES = (
     "NeuSight, timm, ryujaehun, lamikr, Intel Neural Compressor, Vidur, torch-performance-test-data, aiconfigurator, "
     "own: tests/data/measured/README.md"
 )
-DATE = "2026-11-25"
+DATE = "2026-11-26"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
 LONG_S = 1e-4
@@ -71,6 +71,8 @@ OWN_LOG = 0.03
 """Own ratios of a device that differ less from 1 in log are not written."""
 INTEGRATED = frozenset({"radeon-780m"})
 """GPUs without memory of their own: their bandwidth is that of the laptop, which nobody described."""
+WRITTEN_ELSEWHERE = ("wholesteps", "neuroncore")
+"""Parts of the names of efficiency files by `scripts/fit_calibration_start.py` and `scripts/fit_neuron.py`."""
 LOCKBOX = "lockbox"
 EVERY = 4
 """One timm net in four is fitted; the other three are for testing."""
@@ -103,7 +105,7 @@ def main() -> None:
         written += fitted.efficiencies
         sustained |= {name: one for name, one in fitted.sustained.items() if max(abs(np.log(one))) > OWN_LOG}
     for old in (file for kind in kinds for file in arguments.out.glob(f"{kind}-*.yaml")):
-        if "wholesteps" not in old.name:  # written by scripts/fit_calibration_start.py, which reads the other files
+        if not any(written in old.name for written in WRITTEN_ELSEWHERE):
             old.unlink()
     for efficiency in written:
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency))

@@ -10,7 +10,6 @@ from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
-    REFERENCE_CACHE_BYTES,
     REFERENCE_CLOCK_HZ,
     REFERENCE_HOST_HZ,
     REFERENCE_RESIDENT_THREADS,
@@ -221,19 +220,14 @@ def strided_cycles(device: Device, efficiency: Efficiency, *, unit: str) -> floa
 
 
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
-    """Return the bandwidth of long copies, raised for a large cache, which serves second reads."""
-    caught = (device.cache_bytes / REFERENCE_CACHE_BYTES) ** efficiency.cache_exponent if device.cache_bytes else 1.0
-    return _copied_bytes_per_s(device, efficiency) * caught
+    """Return the bandwidth of long copies."""
+    own_ratio = efficiency.generation_memory_ratio * device.sustained_memory_ratio
+    return device.memory_bytes_per_s * device.streaming_ratio * own_ratio
 
 
 def narrow_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
-    """Return the bandwidth at which narrow matmuls read parameters, without cache gain: each is read once."""
-    return _copied_bytes_per_s(device, efficiency) * efficiency.narrow_product_ratio
-
-
-def _copied_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
-    own_ratio = efficiency.generation_memory_ratio * device.sustained_memory_ratio
-    return device.memory_bytes_per_s * device.streaming_ratio * own_ratio
+    """Return the bandwidth at which narrow matmuls read parameters; 0: like other matmuls."""
+    return sustained_bytes_per_s(device, efficiency) * efficiency.narrow_product_ratio
 
 
 def cache_bytes_per_s(device: Device, efficiency: Efficiency) -> float:

@@ -272,7 +272,6 @@ class Efficiency:
       and write
     - `cast_ratio`: share of autocast's casts that go through memory
     - `cache_kept_ratio`: share of the last-level cache that still holds the output of the previous operator
-    - `cache_exponent`: growth of the sustained bandwidth with the cache size over `REFERENCE_CACHE_BYTES`
     - `narrow_product_ratio`: share of a long copy's rate at which a product of at most one tile of rows reads its
       parameters; 0: like other products
 
@@ -333,7 +332,6 @@ class Efficiency:
     # start of depthwise gradients.
     direct_ratio: float = _fitted(1.0, gpu=Prior(0.034, 0.002, 1.0, 1.0))
     cache_kept_ratio: float = _fitted(0.0, gpu=Prior(0.3, 0.02, 1.0))
-    cache_exponent: float = _fitted(0.0, gpu=Prior(0.05, 0.01, 0.12, 0.3))
     narrow_product_ratio: float = _fitted(0.0, gpu=Prior(0.95, 0.5, 1.1, 0.1))
     power_exponent: float = _fitted(0.0, gpu=Prior(0.75, 0.4, 1.2, 0.08))
     # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52.
@@ -351,7 +349,3 @@ class Efficiency:
     fitted_on: tuple[str, ...] = field(default=())
     date: str
     source: str
-
-
-REFERENCE_CACHE_BYTES = 6e6
-"""Last-level cache of the GPUs with the most measurements (RTX 3090, V100), the reference for `cache_exponent`."""

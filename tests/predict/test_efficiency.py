@@ -125,7 +125,7 @@ def test_the_coefficients_of_a_shipped_efficiency_are_physical(fit: Efficiency) 
         assert 0 <= ratio <= 1
     for positive in (fit.tile_rows, fit.tile_columns, fit.backward_dispatch_s):
         assert positive > 0
-    for at_least_nothing in (fit.edge_ramp, fit.depth_ramp, fit.launch_s, fit.cache_exponent, fit.power_exponent):
+    for at_least_nothing in (fit.edge_ramp, fit.depth_ramp, fit.launch_s, fit.power_exponent):
         assert at_least_nothing >= 0
     assert fit.winograd_speedup >= 1
     assert fit.clock_ratio >= 1

@@ -148,16 +148,6 @@ def test_long_copies_reach_the_share_of_their_kind_of_memory() -> None:
     assert sustained_bytes_per_s(device(streaming_ratio=0.8), efficiency()) == pytest.approx(0.8e11)
 
 
-@pytest.mark.parametrize(
-    ("cache_bytes", "share"),
-    [(24e6, 2.0), (6e6, 1.0), (1.5e6, 0.5), (0.0, 1.0)],  # square roots of 4, 1 and 1/4; nothing known: as it is
-)
-def test_a_larger_cache_catches_more_of_what_is_read_twice(cache_bytes: float, share: float) -> None:
-    own = device(cache_bytes=cache_bytes)
-    assert sustained_bytes_per_s(own, efficiency(cache_exponent=0.5)) == pytest.approx(share * 1e11)
-    assert sustained_bytes_per_s(own, efficiency()) == pytest.approx(1e11)
-
-
 def test_a_cache_of_unknown_speed_is_three_times_as_fast_as_memory() -> None:
     assert cache_bytes_per_s(device(), efficiency()) == 3e11
     assert cache_bytes_per_s(device(cache_bytes_per_s=5e11), efficiency()) == 5e11
@@ -254,8 +244,8 @@ def test_cores_and_cache_are_the_devices() -> None:
     assert (found.core_count.item(), found.cache_bytes.item(), found.cache_bytes_per_s.item()) == (108, 40e6, 4e12)
 
 
-def test_parameters_of_narrow_products_are_read_at_a_share_of_a_copys_rate_whatever_the_cache() -> None:
-    # 1e11 byte/s x 0.8 of long copies x 0.95; a cache of 64 x 6 MB doubles what others sustain: 64^(1/6) = 2.
-    large = device(streaming_ratio=0.8, cache_bytes=64 * 6e6)
-    (found,) = rates([large], [efficiency(narrow_product_ratio=0.95, cache_exponent=1 / 6)]).narrow_bytes_per_s.ravel()
+def test_parameters_of_narrow_products_are_read_at_a_share_of_a_copys_rate() -> None:
+    # 1e11 byte/s x 0.8 of long copies x 0.95
+    large = device(streaming_ratio=0.8)
+    (found,) = rates([large], [efficiency(narrow_product_ratio=0.95)]).narrow_bytes_per_s.ravel()
     assert found == pytest.approx(7.6e10)
