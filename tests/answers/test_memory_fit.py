@@ -54,7 +54,7 @@ def only(found: MemoryAnswer) -> DeviceMemory:
 
 
 def test_local_is_a_machine_to_check_and_not_an_offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "model.py").write_text(TWO_LAYERS)
+    (tmp_path / "model.py").write_text(dedent(TWO_LAYERS))
     monkeypatch.setattr(memory_fit_module, "this_machine", lambda: machine(gpus=(gpu("Tesla T4", memory_bytes=15e9),)))
 
     (device,) = advisor.memory(str(tmp_path / "model.py"), on="local", batch="4").devices
