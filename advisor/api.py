@@ -12,7 +12,6 @@ from advisor.answers import break_even, explanation, full_report, memory_fit, ra
 from advisor.answers.observation import Observed
 from advisor.errors import UsageError
 from advisor.files.whole_file import write_whole
-from advisor.machine.this_machine import this_machine
 from advisor.question.from_model import question_from_model
 from advisor.question.from_source import question_from_source
 from advisor.question.keywords import Keywords, RankKeywords
@@ -93,8 +92,9 @@ def memory(
     """
     options = options_of(keywords, function="memory")
     memory_fit.check_one_batch(options)
-    question = _question(model, example_inputs, options, keywords, read_machine=None)
-    return memory_fit.memory_fit(question, on=names_of(on))
+    names = names_of(on)
+    question = _question(model, example_inputs, options, keywords, **memory_fit.reading_here(names))
+    return memory_fit.memory_fit(question, on=names)
 
 
 @_listing(Keywords)
@@ -111,10 +111,10 @@ def fits(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpac
     name, *more = options.device or (LOCAL,)
     if more:
         raise UsageError(f"device: fits checks one device, found {len(more) + 1}", hint="memory(on=...) checks several")
-    read_machine = this_machine if name.casefold() == LOCAL else None
     options = replace(options, device=(), no_calibrate=True)
     how = {} if isinstance(model, str) else {"real_step": False}  # a source is traced in a process of its own
-    ask = partial(_question, model, example_inputs, options, keywords, on=(name,), read_machine=read_machine, **how)
+    how |= memory_fit.reading_here((name,))
+    ask = partial(_question, model, example_inputs, options, keywords, **how)
     return memory_fit.fit_on(name, ask)
 
 

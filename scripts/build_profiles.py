@@ -34,6 +34,9 @@ MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
 GEO_OF_REGION = {"ap-northeast-1": "JP", "asia-northeast1": "JP", "japaneast": "JP"}
 """The published data has "Asia" for these three regions; they are in or near Tokyo."""
 
+VENDOR_OF_ARCHITECTURE = {"GCN": "AMD", "CDNA": "AMD", "RDNA": "AMD", "Apple": "Apple"}
+"""By the first word; others are NVIDIA's."""
+
 BOARDS = {"B200", "B300", "GH200 96GB"}
 """GPUs sold only on boards or superchips, without SXM in their names."""
 BRIDGED = {"A100 PCIe 40GB", "A100 PCIe 80GB", "H100 NVL 94GB", "H200 NVL"}
@@ -295,7 +298,7 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
         pair("id", gpu_id(row["name"])),
         pair("name", row["name"]),
         pair("aliases", aliases + EXTRA_GPU_ALIASES.get(row["name"], [])),
-        pair("vendor", "AMD" if row["architecture"].startswith(("GCN", "CDNA", "RDNA")) else "NVIDIA"),
+        pair("vendor", VENDOR_OF_ARCHITECTURE.get(row["architecture"].split()[0], "NVIDIA")),
         pair("generation", row["architecture"]),
         pair("compute_capability", row["compute_capability"]),
         pair("host_architecture", "arm" if row["pcie"] == GRACE_LINK else "", comment="the superchip's Grace CPU"),

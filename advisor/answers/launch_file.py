@@ -161,7 +161,11 @@ def task_name(stem: str) -> str:
 def machine_of(quote: Quote, gpus: Mapping[str, Gpu]) -> LaunchMachine:
     """Return the machines to rent for a quote; `gpus` are profiles by id."""
     gpu = gpus.get(quote.device.id)
-    return LaunchMachine(**quoted_fields(quote, LaunchMachine), gpu_vendor=gpu.vendor if gpu else "")
+    return LaunchMachine(
+        **quoted_fields(quote, LaunchMachine),
+        gpu_vendor=gpu.vendor if gpu else "",
+        has_part=gpu is not None and gpu.part_of is not None,
+    )
 
 
 def _first_launchable(
@@ -190,9 +194,11 @@ def _first_launchable(
         )
     if not quotes:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
+    rented = f"--provider {','.join(sorted(module.PROVIDERS))} ranks what it rents from"
+    has_part = machine_of(quotes[0], gpus).has_part
     raise NothingFitsError(
         f"{engine} can launch none of the {len(quotes):,} ranked instances: {why_not(quotes[0])}",
-        hint=f"--provider {','.join(sorted(module.PROVIDERS))} ranks what it rents from",
+        hint="rank whole GPUs too, or write the file for kubernetes or karpenter" if has_part else rented,
     )
 
 

@@ -1,10 +1,11 @@
 """Says whether a step fits the memory of devices, and what would make it fit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from advisor.cost.selection import select_offers
 from advisor.devices.local_device import local_devices
 from advisor.devices.named_machine import NamedMachine, named_machine
 from advisor.errors import AdvisorError, NothingFitsError, UsageError
+from advisor.machine.this_machine import this_machine
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.precision import width_of
@@ -53,6 +55,12 @@ def check_one_batch(options: Options) -> None:
     if asked and not single_batch_of(asked):
         batch_candidates(asked, mode=options.mode, source_batch=1)  # says what is wrong with it
         raise UsageError(f"{flag} {asked}: memory takes one batch size", hint="write one number, or leave it out")
+
+
+def reading_here(on: Iterable[str]) -> dict[str, Any]:
+    """Return the keywords of a question that let it read this machine if `on` names it, and only then."""
+    is_named = any(name.casefold() == LOCAL for name in on)
+    return {"on": (LOCAL,), "read_machine": this_machine} if is_named else {"read_machine": None}
 
 
 def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
@@ -168,6 +176,8 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
     """Return one machine for each device and each size of memory that the limits leave."""
     offers = select_offers(catalog.offers, options=options, price_kind=price_kind_of(options)).offers
     devices = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
+    if not devices and LOCAL in options.device:
+        raise UsageError("--device local: the memory of offers is asked for", hint="write --on local")
     if not devices:
         raise NothingFitsError("no offer within the limits has a device that is known", hint="`advise rank` says why")
     # For instances without a GPU only the memory and the precision decide what fits.

@@ -16,7 +16,7 @@ from advisor.records.price import Catalog, ExchangeRate
 _OTHER_DEVICES = ("cpu", "gpu", LOCAL)
 """The values of `--device` other than names of devices."""
 
-_BRANDS = ("nvidia", "amd", "intel", "aws", "tesla", "geforce", "instinct", "radeon")
+_BRANDS = ("nvidia", "amd", "intel", "aws", "apple", "tesla", "geforce", "instinct", "radeon")
 """Optional words in names: torch reports "NVIDIA A100-SXM4-40GB" and "Tesla T4"."""
 
 _LEADING_BRANDS = re.compile(rf"^(?:{'|'.join(_BRANDS)})+")
@@ -26,6 +26,21 @@ _DECORATION = re.compile(
 )
 """Parts of the kernel's CPU names other than the model: "12th Gen Intel(R) Core(TM) i7-12700H"."""
 
+
+_HERE = re.compile(r"mps|cuda(:\d+)?|xpu(:\d+)?")
+"""torch's names of devices of this machine."""
+_NOT_PREDICTED: Mapping[str, str] = {
+    r"tpu|trillium|^v[56][ep]$": "no published step says what XLA's programs reach on Google's TPUs",
+    r"gaudi|habana|hpu": "the published speeds of Intel's Gaudi are lower limits of unknown software",
+    r"^arc|xpu|battlemage|alchemist": "too few steps on Intel's GPUs are published to know an interval",
+    r"trainium[23]|trn[23]": "no step on one core of Trainium 2 or 3 is published; trainium1-core is predicted",
+    r"inferentia1|inf1": "Inferentia 1 has another core than Inferentia2; inferentia2-core is predicted",
+}
+"""Why an accelerator has no profile, by what its normalized name contains."""
+_NOT_PREDICTED_HINT = (
+    "`--device gpu` ranks all GPUs on offer. With steps that you timed, write a profile and run `advise fit-device`: "
+    "docs/accelerators.md, what is not predicted"
+)
 
 _BRACKETS = re.compile(r"[()]")
 _MEMORY_WORD = re.compile(r"\b(\d+)GB\b")
@@ -91,6 +106,11 @@ def _is_part(device: Gpu | Cpu) -> bool:
 
 
 def _unknown_device_error(catalog: Catalog, name: str) -> UsageError:
+    if _HERE.fullmatch(name.casefold()):
+        return UsageError(f"{name!r} is a device of a machine, not of an offer", hint=f"this machine is called {LOCAL}")
+    why = next((why for start, why in _NOT_PREDICTED.items() if re.search(start, _plain(name))), None)
+    if why is not None:
+        return UsageError(f"no profile describes the device {name!r}: {why}", hint=_NOT_PREDICTED_HINT)
     known = {_plain(known): device.id for device in _devices(catalog) for known in (device.id, device.name)}
     close = dict.fromkeys(known[match] for match in get_close_matches(_plain(name), known, n=3, cutoff=0.5))
     hint = f"did you mean {', '.join(close)}?" if close else "use the id of a file in profiles/devices"

@@ -1,6 +1,6 @@
 """Joins price rows with their machines and devices into offers, or rejects them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from advisor.catalog.device_files import MeasuredInstance
@@ -17,13 +17,15 @@ _NOT_MEASURED = MeasuredInstance()
 class Known:
     """The data to join rows with: devices by id, name or alias, and measurements by (provider, type).
 
-    `rented_gpu` returns the GPU that a provider's own name means, None if it is ambiguous or has no profile.
+    `rented_gpu` returns the GPU that a provider's own name means, None if it is ambiguous or has no profile. `regions`
+    are those of big providers, in which an own price file may have more types than are on offer here.
     """
 
     gpu_ids: Mapping[str, str]
     cpu_ids: Mapping[str, str]
     measured: Mapping[tuple[str, str], MeasuredInstance]
     rented_gpu: Callable[[str], Gpu | None]
+    regions: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def names_of(devices: Mapping[str, Gpu] | Mapping[str, Cpu]) -> dict[str, str]:
@@ -46,7 +48,8 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> Joined:
 
     If a row leaves out its machine, tier or place, a later row of the same type, provider or region supplies it. Rows
     of a provider after its complete list are ignored.
-    Raise `ProfileError` for a device without a profile, a new type without a machine, or a new provider without a tier.
+    Raise `ProfileError` for a device without a profile, a new type without a machine, a new provider without a tier, or
+    a region that its provider does not have.
     """
     winners: dict[str, PriceRow] = {}
     machines: dict[tuple[str, str], Machine] = {}
@@ -79,6 +82,9 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> Joined:
                 message, hint="add `tier: neocloud`, hyperscaler or marketplace"
             )
         geo = geos.get((row.provider, row.region), "any")
+        theirs = known.regions.get(row.provider)
+        if theirs and row.region not in theirs and (row.provider, row.region) not in geos:
+            raise _new_region_error(row, theirs)
         offer, rejection = _join(identifier, row, machine=machine, tier=tier, geo=geo, known=known)
         if rejection is None:
             found.offers.append(offer)
@@ -86,6 +92,12 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> Joined:
             found.unpredicted.append(replace(offer, cpu=None, gpu=None))
             found.rejected.append(rejection)
     return found
+
+
+def _new_region_error(row: PriceRow, known: Collection[str]) -> ProfileError:
+    close = did_you_mean(row.region, known, most=2)
+    new = f"If it is new, add `regions: {{{row.region}: EU}}` at the top of the file, with its part of the world"
+    return row.node.error(f"{row.provider} has no region {row.region!r}", hint=f"{close} {new}")
 
 
 def _join(

@@ -94,6 +94,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         cpu_ids=names_of(cpus),
         measured=measured,
         rented_gpu=partial(find_rented_gpu, devices),
+        regions=_regions_of(energy),
     )
     rows, our_rows, terms = _read_prices(in_force)
     joined = build_offers(rows, known=known)
@@ -126,6 +127,15 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         our_offers = build_offers(our_rows, known=known).offers
         catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
     return replace(catalog, cpus=with_usual_cores(catalog.cpus))
+
+
+def _regions_of(energy: EnergyData) -> dict[str, set[str]]:
+    """Return the regions of providers whose grids are known, by provider."""
+    found: dict[str, set[str]] = {}
+    for place in energy.grids.regions if energy.grids else ():
+        provider, _, region = place.partition("/")
+        found.setdefault(provider, set()).add(region)
+    return found
 
 
 def _with_energy_of(layer: Layer, energy: EnergyData) -> EnergyData:

@@ -14,6 +14,8 @@ def why_unknown(machine: LaunchMachine, *, providers: Collection[str], gpu_names
         return f"it does not support {machine.provider}"
     if machine.tier == "marketplace":
         return "the hosts of a marketplace differ"
+    if machine.has_part and machine.device.id not in gpu_names:
+        return f"it asks for whole GPUs only, not for a part such as the {machine.device.name}"
     if machine.device.kind == "gpu" and machine.device.id not in gpu_names:
         return f"it has no name for the {machine.device.name}"
     if machine.device.kind == "cpu" and machine.provider not in TYPED_PROVIDERS:

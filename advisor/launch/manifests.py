@@ -81,6 +81,11 @@ def handing_over(task: LaunchTask) -> Iterator[str]:
     if task.variables:
         values = " ".join(f'--from-literal={name}="${name}"' for name in task.variables)
         yield f"Before applying this file, also run `kubectl create secret generic {task.name} {values}`."
+    if task.machine.has_part:
+        yield (
+            f"The {task.machine.device.name} is a part of a GPU: its nodes need NVIDIA's vGPU (GRID) driver, not that "
+            "of whole GPUs."
+        )
     if task.machine.gpu_vendor == "AMD":
         yield "Check: `pip install torch` installs CUDA's build; an AMD GPU needs the index of ROCm's wheels."
 

@@ -34,8 +34,9 @@ def skypilot_time_estimator(recommendation: Recommendation, *, num_nodes: int = 
     because the model does not fit or because of a limit, take infinitely long, so that the optimizer chooses others.
     Raises `UsageError` for an answer without a job size.
 
-    The function raises `UsageError` for a GPU that SkyPilot's names do not have, and for resources that name neither a
-    type nor a GPU: the optimizer asks for the time before it chooses the type.
+    The function raises `UsageError` for an accelerator that is not predicted, and for resources that name neither a
+    type nor a GPU: the optimizer asks for the time before it chooses the type. SkyPilot does not catch it, so that
+    `sky.optimize` ends with its message instead of ranking by a guess.
     """
     if recommendation.job.assumed or recommendation.job.requests_per_day is not None:
         hint = "pass samples=, epochs= or steps= to recommend()"
@@ -43,6 +44,7 @@ def skypilot_time_estimator(recommendation: Recommendation, *, num_nodes: int = 
     quotes = [quote for quote in recommendation.quotes if quote.instance_count == num_nodes]
 
     def estimate_s(resources: Resources) -> float:
+        _check(resources)
         found = [quote for quote in quotes if _is_of(quote, resources)]
         cheapest = min(found, key=lambda quote: quote.job_usd.mid, default=None)
         return math.inf if cheapest is None else cheapest.job_s.mid
@@ -50,16 +52,24 @@ def skypilot_time_estimator(recommendation: Recommendation, *, num_nodes: int = 
     return estimate_s
 
 
+def _check(resources: Resources) -> None:
+    """Raise `UsageError` for resources of which no answer knows the time."""
+    name = next(iter(resources.accelerators or {}), None)
+    if name is not None and name.casefold() not in _KNOWN_GPUS:
+        hint = did_you_mean(name, skypilot.known_gpu_names())
+        raise UsageError(f"{name}: no time is predicted for this accelerator", hint=hint)
+    if name is None and resources.instance_type is None:
+        raise UsageError(
+            f"{resources}: without a GPU, a time is known only for an instance type",
+            hint="list the types: resources: {any_of: [{infra: aws, instance_type: c8a.xlarge}, {accelerators: L4}]}",
+        )
+
+
 def _is_of(quote: Quote, resources: Resources) -> bool:
     cloud = "" if resources.cloud is None else str(resources.cloud).casefold()
     if cloud and quote.provider != cloud:
         return False
     gpus, wanted_type = resources.accelerators or {}, resources.instance_type
-    if not gpus and wanted_type is None:
-        raise UsageError(
-            f"{resources}: without a GPU, a time is known only for an instance type",
-            hint="list the types: resources: {any_of: [{infra: aws, instance_type: c8a.xlarge}, {accelerators: L4}]}",
-        )
     own_type = instance_type_of(quote.provider, quote.instance)
     if own_type is not None and wanted_type is not None and own_type != wanted_type:
         return False
@@ -68,8 +78,5 @@ def _is_of(quote: Quote, resources: Resources) -> bool:
 
 def _has(quote: Quote, gpus: Mapping[str, float]) -> bool:
     (name, count), *_ = gpus.items()
-    if name.casefold() not in _KNOWN_GPUS:
-        hint = did_you_mean(name, skypilot.known_gpu_names())
-        raise UsageError(f"{name}: no time is predicted for this accelerator", hint=hint)
     own = skypilot.gpu_name(quote.provider, quote.device.id)
     return own is not None and own.casefold() == name.casefold() and quote.device.count == count

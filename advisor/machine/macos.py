@@ -1,5 +1,7 @@
-"""Reads the CPU and memory of a Mac with `sysctl` (sysctl(3); Apple, "Determining system capabilities")."""
+"""Reads the CPU and memory of a Mac with `sysctl` (sysctl(3); Apple, "Determining system capabilities"), its GPU with
+`ioreg`."""
 
+import plistlib
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -28,17 +30,34 @@ def ask_sysctl(key: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def ask_ioreg() -> bytes:
+    """Return the registry entry of Apple's GPU as a property list, or nothing if there is none (ioreg(8))."""
+    program = shutil.which("ioreg")
+    if program is None:
+        return b""
+    command = [program, "-r", "-d", "1", "-a", "-c", "AGXAccelerator"]
+    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - fixed arguments
+    return done.stdout if done.returncode == 0 else b""
+
+
+def gpu_name(cpu_name: str | None, *, ask: Callable[[], bytes] = ask_ioreg) -> str | None:
+    """Return the chip and the number of its GPU's cores, "Apple M3 Pro 14-core GPU"; None if they are not known.
+
+    torch calls every one "Apple GPU". Chips of one name are sold with two numbers of GPU cores.
+    """
+    answer = ask()
+    entries = plistlib.loads(answer) if answer else []
+    cores = next((entry["gpu-core-count"] for entry in entries if "gpu-core-count" in entry), None)
+    return f"{cpu_name} {cores}-core GPU" if cpu_name and cores else None
+
+
 def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
     """Return the performance cores and the memory; macOS has neither affinity masks nor cgroups."""
     cores = _number(ask("hw.perflevel0.physicalcpu")) or _number(ask("hw.physicalcpu")) or 1.0
     threads = _number(ask("hw.perflevel0.logicalcpu")) or _number(ask("hw.logicalcpu")) or cores
     memory_bytes = _number(ask("hw.memsize"))
-    name = ask("machdep.cpu.brand_string")
-    notes = [] if memory_bytes else ["the memory size is unknown (sysctl hw.memsize)"]
-    if name.startswith("Apple"):
-        notes.append(f"mps, the GPU of the {name}, is not predicted: only single operators were measured on such GPUs")
     return Machine(
-        cpu_name=name or None,
+        cpu_name=ask("machdep.cpu.brand_string") or None,
         isa=tuple(flag for key, flag in _ISA_KEYS.items() if ask(key) == "1"),
         core_count=cores,
         thread_count=int(threads),
@@ -48,7 +67,7 @@ def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
         l3_bytes=_number(ask("hw.l3cachesize")),
         memory_bytes=memory_bytes,
         is_virtual=ask("kern.hv_vmm_present") == "1",
-        notes=tuple(notes),
+        notes=() if memory_bytes else ("the memory size is unknown (sysctl hw.memsize)",),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from advisor.machine.gpus import read_nvidia_gpus
 from advisor.machine.linux import read_linux
-from advisor.machine.macos import read_macos
+from advisor.machine.macos import gpu_name, read_macos
 from advisor.records.machine import BUS_ORDER, LocalGpu, Machine, TorchSeen
 
 _AMD_COMPUTE = Path("/dev/kfd")
@@ -40,7 +40,9 @@ def this_machine() -> Machine:
         return replace(machine, gpus=found.gpus, notes=(*machine.notes, *found.notes))
     seen = ask_torch()
     problem = (f"GPUs: torch cannot be loaded: {seen.problem}",) if seen.problem else ()
-    return replace(machine, gpus=seen.gpus, notes=(*machine.notes, *problem))
+    name = gpu_name(machine.cpu_name) if sys.platform == "darwin" else None
+    gpus = tuple(replace(gpu, name=name) if name and gpu.id == "mps" else gpu for gpu in seen.gpus)
+    return replace(machine, gpus=gpus, notes=(*machine.notes, *problem))
 
 
 def ask_torch(*, python: str = sys.executable) -> TorchSeen:

@@ -95,13 +95,16 @@ def question_from_source(
         catalog = catalog or catalog_of(options)  # while a child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = started.workload()
-    at_lengths = _at_lengths(workload, source, options)
+    at_lengths, longest = _at_lengths(workload, source, options), None
     if at_lengths is not None:
+        from advisor.question.lengths import sequence_of
+
+        longest = sequence_of(workload)
         workload = at_lengths(batch or workload.batch)
     if options.lengths is not None:
         from advisor.question.lengths import settled
 
-        workload, options = settled(workload, options)
+        workload, options = settled(workload, options, longest=longest)
     if isinstance(options, ScriptOptions):
         workload, options = as_script(workload, options)
     workload = replace(workload, assumptions=(*workload.assumptions, *recipe_notes))

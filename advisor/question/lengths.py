@@ -176,10 +176,11 @@ def _as_cut(text: str, options: Options) -> Lengths:
     return lengths if limit is None else lengths.cut(limit)
 
 
-def settled(workload: Workload, options: Options) -> tuple[Workload, Options]:
+def settled(workload: Workload, options: Options, *, longest: int | None = None) -> tuple[Workload, Options]:
     """Return the workload and the options of a job with lengths: `--tokens` as samples.
 
-    If samples are packed into full sequences, the lengths only give the mean tokens of a sample, and are then dropped.
+    `longest` is what the trace at the longest has; a model may take no longer ones. If samples are packed into full
+    sequences, the lengths only give the mean tokens of a sample, and are then dropped.
     """
     if options.lengths is None:
         return workload, options
@@ -189,8 +190,13 @@ def settled(workload: Workload, options: Options) -> tuple[Workload, Options]:
         return noted, replace(options, mean_tokens=lengths.mean, lengths=None)
     if options.tokens is None:
         return workload, options
-    lengths = _as_cut(options.lengths, options)
+    lengths = _as_taken(_as_cut(options.lengths, options), longest)
     return workload, replace(options, tokens=None, samples=math.ceil(options.tokens / lengths.mean))
+
+
+def _as_taken(lengths: Lengths, longest: int | None) -> Lengths:
+    """Return the lengths that the model takes, of which a trace at the longest has length `longest`."""
+    return lengths if longest in (None, traced_length(lengths)) else lengths.cut(longest or 0)
 
 
 def traced_length(lengths: Lengths) -> int:
@@ -206,9 +212,8 @@ def at_batches(
 
     `trace_at_length` traces at other lengths. Raises `TraceError` if dimensions do not grow linearly with the length.
     """
-    actual, asked = _sequence_of(first), traced_length(lengths)
-    if actual != asked:  # the model takes no longer ones
-        lengths = lengths.cut(actual)
+    actual = sequence_of(first)
+    lengths = _as_taken(lengths, actual)
     top = actual - 1 + actual % 2
     apart = (top // 3) // _STEP * _STEP or max(1, top // 3)
     others = [top - apart, top - 2 * apart]
@@ -243,7 +248,7 @@ def _padded(lengths: Lengths, batches: Sequence[int]) -> str:
     return f"padded to the longest of a batch: {', '.join(map(mean_longest, batches))}"
 
 
-def _sequence_of(workload: Workload) -> int:
+def sequence_of(workload: Workload) -> int:
     """Return the traced length: the first dimension after the batch of the first input that has one."""
     for operand in workload.inputs:
         if len(operand.shape) > 1 and isinstance(size := operand.shape[1], int):

@@ -1,5 +1,6 @@
 """Defines a request to a served language model: its tokens and the storage format of the weights."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,10 @@ CacheFormat = Literal["auto", "fp8", "q8_0"]
 """Storage format of the KV cache; auto: the precision that the model computes in."""
 
 Sampling = Literal["truncated", "plain"]
+
+
+_WITHOUT_KERNELS: Mapping[str, tuple[str, ...]] = {"vllm": ("Apple",)}
+"""By engine: vendors whose GPUs it does not run on. vLLM's own releases run on Macs' CPUs alone (vLLM docs, "CPU")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +130,8 @@ class Generation:
         """Return what the engine has no kernels for on a device: "weights in fp8", "a KV cache in fp8", or nothing."""
         if self.engine is None:
             return ()
+        if device.vendor in _WITHOUT_KERNELS.get(self.engine.name, ()):
+            return ("any number",)
         asked = (
             ("weights", self.weights, self.engine.weight_kernels),
             ("a KV cache", self.kv_cache, self.engine.cache_kernels),

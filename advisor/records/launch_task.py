@@ -12,6 +12,7 @@ class LaunchMachine:
     """The machines to rent: `instance_count` of one type, with one process per GPU for `gpus_used` GPUs in all.
 
     - `gpu_vendor`: as in the GPU's profile; "" for a CPU
+    - `has_part`: its GPU is a part of one, such as a vGPU
     - `architecture`: of the CPU; None if not known, which counts as x86
     - `vcpus`: of one machine; None if not known
     - `peak_memory_bytes`: predicted for one device; 0 if nothing was predicted
@@ -24,6 +25,7 @@ class LaunchMachine:
     device: QuotedDevice
     price_kind: PriceKind
     gpu_vendor: str
+    has_part: bool = False
     instance_count: int = 1
     gpus_used: int = 1
     architecture: Architecture | None = None

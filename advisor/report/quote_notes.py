@@ -141,12 +141,13 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
     if quote.gpus_used <= 1:
         yield f"its batch of {quote.batch:,} {_passes(plan)}."
         return
-    per_gpu = f"its batch of {quote.batch:,} is for all GPUs{_passes(plan, before=' and ')}"
+    devices = f"{quote.device.name}s" if quote.device.name.endswith(" core") else "GPUs"
+    per_gpu = f"its batch of {quote.batch:,} is for all {devices}{_passes(plan, before=' and ')}"
     if job.generation is not None:
         yield f"{_copies(plan)}; {batch_text(quote.batch, job.generation)} on all GPUs together."
         return
     if job.mode == "inference" and plan.data > 1:
-        yield f"each of {quote.gpus_used} GPUs runs a copy of the model; {per_gpu}."
+        yield f"each of {quote.gpus_used} {devices} runs a copy of the model; {per_gpu}."
         return
     efficiency = units.format_ratio(quote.scaling_efficiency_ratio or 1.0)
     memory = units.format_bytes(quote.peak_memory_bytes)

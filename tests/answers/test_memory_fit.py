@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import advisor
+from advisor.answers import memory_fit as memory_fit_module
 from advisor.answers.memory_fit import fit_on, memory_fit
 from advisor.answers.ranking import rank
 from advisor.cli.main import run
@@ -50,6 +51,18 @@ def answer(*on: str, of: Catalog | None = None, **options: Any) -> MemoryAnswer:
 def only(found: MemoryAnswer) -> DeviceMemory:
     (device,) = found.devices
     return device
+
+
+def test_local_is_a_machine_to_check_and_not_an_offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.py").write_text(dedent(TWO_LAYERS))
+    monkeypatch.setattr(memory_fit_module, "this_machine", lambda: machine(gpus=(gpu("Tesla T4", memory_bytes=15e9),)))
+
+    (device,) = advisor.memory(str(tmp_path / "model.py"), on="local", batch="4").devices
+
+    assert (device.name, device.memory_bytes) == ("this machine's Tesla T4", 15e9)
+    with pytest.raises(UsageError) as caught:
+        advisor.memory(str(tmp_path / "model.py"), device="local", batch="4")
+    assert_says(caught.value.hint, "--on local")
 
 
 def test_devices_come_from_the_smallest_memory_with_a_verdict_each() -> None:

@@ -12,7 +12,7 @@ from advisor.errors import UsageError
 from advisor.predict.efficiency import efficiency_of
 from advisor.records.calibration import Calibrated, NotCalibrated, Timings
 from advisor.records.device import Efficiency
-from advisor.records.machine import Machine
+from advisor.records.machine import LocalGpu, Machine
 from tests.calibrate.toys import EPYC, WITH_T4, catalog, local, shipped, slower, timed_by, timings
 
 CATALOG = catalog()
@@ -101,6 +101,20 @@ def kept_efficiencies() -> dict[str, Efficiency]:
 def test_every_device_is_calibrated_unless_one_is_named() -> None:
     assert [made.calibration.key.device for made in run(None, WITH_T4)] == ["amd-epyc-7763", "t4"]
     assert [made.calibration.key.device for made in run("cuda", WITH_T4)] == ["t4"]
+
+
+def test_the_gpu_of_a_mac_is_timed_in_fp32_alone() -> None:
+    """It has no units for 16 bits and no TF32; the answers of the timer are recorded, no Mac ran this."""
+    mps = LocalGpu(id="mps", name="Apple M4 10-core GPU", memory_bytes=11.5e9)
+    mac = replace(EPYC, cpu_name="Apple M4", cpu_signature=None, isa=("asimd",), gpus=(mps,))
+    timer = Recorded(mac)
+
+    (made,) = run("mps", mac, timer=timer)
+
+    (request,) = timer.requests
+    assert (request.device, request.precisions, request.thread_count) == ("mps", ("fp32",), None)
+    assert made.calibration.key.device == "apple-m4-10-core-gpu"
+    assert len(calibrations_in_force(mac, CATALOG).calibrations) == 1
 
 
 def test_a_gpu_is_timed_at_the_precisions_that_it_has() -> None:

@@ -3,6 +3,7 @@ import pytest
 from advisor.catalog.find import device_ids, find_device, find_devices, find_rented_gpu
 from advisor.errors import UsageError
 from advisor.records.price import Catalog
+from tests.says import assert_says
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,35 @@ def test_every_device_is_found_by_each_of_its_names_whatever_the_punctuation(shi
 def test_decoration_alone_names_no_device(shipped: Catalog) -> None:
     with pytest.raises(UsageError, match="no profile describes the device"):
         find_device(shipped, "Intel(R) Xeon(R) CPU @ 2.40GHz")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("tpu-v5e", "TPUs"),
+        ("Google TPU v6e", "TPUs"),
+        ("gaudi2", "Gaudi"),
+        ("Intel Gaudi 3", "Gaudi"),
+        ("arc-a770", "Intel"),
+        ("Intel Arc B580", "Intel"),
+        ("trainium2", "trainium1-core"),
+        ("inferentia1", "inferentia2-core"),
+    ],
+)
+def test_an_accelerator_that_is_not_predicted_is_refused_with_the_reason(
+    shipped: Catalog, name: str, reason: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_device(shipped, name)
+    assert_says(caught.value.message, name, reason)
+    assert_says(caught.value.hint, "--device gpu", "docs/accelerators.md")
+
+
+@pytest.mark.parametrize("name", ["mps", "cuda:0", "CUDA", "xpu:1"])
+def test_torchs_name_of_a_device_of_this_machine_leads_to_local(shipped: Catalog, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_devices(shipped, name)
+    assert_says(caught.value.hint, "local")
 
 
 def test_a_name_nobody_has_is_refused_with_the_closest_ones(shipped: Catalog) -> None:

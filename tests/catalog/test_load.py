@@ -107,6 +107,19 @@ def test_one_file_may_hold_several_providers_and_new_types(home: Path) -> None:
     assert (box.gpu, box.gpu_count, box.geo, box.tier) == ("rtx-4090", 1, "EU", "neocloud")
 
 
+def test_a_region_that_its_provider_does_not_have_is_refused_at_its_line(home: Path) -> None:
+    text = PRICE.format(usd=1).replace("us-east-1", "us-est-1")
+    write(home / "work/advisor.yaml", text)
+    with pytest.raises(ProfileError) as caught:
+        load_catalog(cwd=home / "work")
+    assert caught.value.where.endswith("advisor.yaml:6: instances.g5.xlarge.usd_per_hour.us-est-1")
+    assert "us-east-1" in caught.value.hint
+    # Paris is no region of the shipped prices, but its grid is known; any other is new once the file says where it is.
+    for own in (PRICE.format(usd=1).replace("us-east-1", "eu-west-3"), f"regions: {{us-est-1: US}}\n{text}"):
+        write(home / "work/advisor.yaml", own)
+        assert len(load_catalog(cwd=home / "work").offers) == len(load_catalog(cwd=home).offers) + 1
+
+
 def test_a_mistake_in_an_overlay_is_refused_at_its_line(home: Path) -> None:
     file = write(home / "work/advisor.yaml", PRICE.format(usd=0))
     with pytest.raises(ProfileError) as caught:

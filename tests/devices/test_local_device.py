@@ -9,6 +9,7 @@ import pytest
 
 from advisor.catalog.overlay import load_catalog
 from advisor.devices.local_device import local_devices
+from advisor.predict.precision import autocast_precision
 from advisor.records.device import Cpu, Device
 from advisor.records.machine import LocalDevice
 from advisor.records.price import Catalog
@@ -143,3 +144,23 @@ def test_a_gpu_without_a_profile_is_not_predicted_and_says_why(catalog: Catalog)
 
     assert (local.id, local.device, local.profile) == ("cuda:0", None, None)
     assert "it has no profile" in local.note
+
+
+def test_the_gpu_of_a_mac_is_predicted_with_the_memory_that_torch_may_use(catalog: Catalog) -> None:
+    mac = machine(cpu_name="Apple M3 Pro", gpus=(gpu("Apple M3 Pro 14-core GPU", id="mps", memory_bytes=12e9),))
+
+    device = device_of(local_devices(mac, catalog)[1])
+
+    # 14 cores of 128 lanes, 2 FLOP each, at 1.398 GHz: 5.010 TFLOP/s
+    assert device.peak_flops_per_s["fp32"] == pytest.approx(14 * 128 * 2 * 1.398e9, rel=1e-3)
+    assert (device.id, device.memory_bytes) == ("apple-m3-pro-14-core-gpu", 12e9)
+    assert autocast_precision(device) is None  # 16 bits are no faster
+
+
+def test_the_gpu_of_a_chip_that_is_not_known_is_not_predicted(catalog: Catalog) -> None:
+    mac = machine(cpu_name="Apple M9", gpus=(gpu("Apple M9 12-core GPU", id="mps", memory_bytes=12e9),))
+
+    local = local_devices(mac, catalog)[1]
+
+    assert local.device is None
+    assert_says(local.note, "no profile", "--profiles")

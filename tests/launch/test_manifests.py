@@ -125,8 +125,9 @@ def test_spot_nodes_of_azure_are_tainted_with_their_label() -> None:
 def test_a_gpu_is_the_resource_of_its_vendor() -> None:
     for gpu in load_catalog().gpus.values():
         machine = machine_of(replace(A10G, device=replace(A10G.device, id=gpu.id)))
-        assert gpu_resource(machine) == ("" if gpu.stack else f"{gpu.vendor.lower()}.com/gpu"), gpu.id
-        assert bool(kubernetes.why_not(machine)) == bool(karpenter.why_not(machine)) == bool(gpu.stack), gpu.id
+        has_plugin = gpu.vendor in ("AMD", "NVIDIA")
+        assert gpu_resource(machine) == (f"{gpu.vendor.lower()}.com/gpu" if has_plugin else ""), gpu.id
+        assert bool(kubernetes.why_not(machine)) == bool(karpenter.why_not(machine)) == (not has_plugin), gpu.id
     pod = pod_of(objects(task(MI300X))[0])
     assert pod["containers"][0]["resources"] == {"limits": {"amd.com/gpu": 8}}
     assert "ROCm" in " ".join(kubernetes.comments(task(MI300X)))
@@ -213,6 +214,20 @@ def test_karpenter_tries_the_types_in_the_order_of_the_ranking() -> None:
     assert all(pod_of(job)["nodeSelector"] == one for one in labels)
     tolerated = {(one["key"], one.get("value")) for one in pod_of(job)["tolerations"]}
     assert all((one["key"], one["value"]) in tolerated for one in taints)
+
+
+def test_a_type_that_cannot_hold_the_pod_is_no_alternative() -> None:
+    """On 8 vCPUs the pod requests 4.001 CPUs; of several pods, two would share a node of 16."""
+
+    def types(**changes: Any) -> list[str]:
+        sized = {vcpus: machine_of(replace(GRAVITON, instance=f"c8g.{vcpus}", vcpus=vcpus)) for vcpus in (2, 4, 6, 16)}
+        of = task(replace(GRAVITON, instance="c8g.8", vcpus=8), alternatives=tuple(sized.values()), **changes)
+        *pools, _ = objects(of, "karpenter") if "port" not in changes else objects(of, "karpenter")[:-1]
+        wanted = [pool["spec"]["template"]["spec"]["requirements"][0]["values"] for pool in pools]
+        return [one for (one,) in wanted]
+
+    assert types() == ["c8g.8", "c8g.6", "c8g.16"]
+    assert types(**SERVED) == ["c8g.8", "c8g.6"]
 
 
 def test_a_node_pool_has_the_nodes_of_one_task_and_ends_them_when_they_are_idle() -> None:

@@ -83,6 +83,11 @@ def test_what_cannot_be_known_is_an_error_and_no_guess() -> None:
         estimate(Resources(None, None, {"tpu-v5e": 4}))
     with pytest.raises(UsageError, match="instance type"):
         estimate(Resources())
+    # Whatever the answer ranks: on no cloud of its quotes, and of so many nodes that no quote is left.
+    with pytest.raises(UsageError, match="tpu-v5e"):
+        estimate(Resources("GCP", None, {"tpu-v5e": 4}))
+    with pytest.raises(UsageError, match="tpu-v5e"):
+        skypilot_time_estimator(answer(A10G), num_nodes=7)(Resources(None, None, {"tpu-v5e": 4}))
     for found in (recommendation(A10G), answer(A10G, requests_per_day=1000)):
         with pytest.raises(UsageError, match="job of a given size"):
             skypilot_time_estimator(found)

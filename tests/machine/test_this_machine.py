@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
+from advisor.machine import this_machine as module
+from advisor.machine.macos import read_macos
 from advisor.machine.this_machine import ask_torch, this_machine
+from advisor.records.machine import LocalGpu, TorchSeen
 
 
 def test_it_has_threads_of_the_affinity_mask_and_at_most_one_core_for_each() -> None:
@@ -49,3 +53,19 @@ def test_a_python_that_is_not_there_is_named_as_the_problem(tmp_path: Path) -> N
 
     assert seen.version == ""
     assert "No such file" in seen.problem
+
+
+def test_the_gpu_of_a_mac_is_torchs_mps_with_the_name_of_its_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With answers of sysctl, ioreg and torch made by hand."""
+    answers = {"machdep.cpu.brand_string": "Apple M4", "hw.physicalcpu": "10", "hw.memsize": str(16 * 2**30)}
+    mps = LocalGpu(id="mps", name="Apple GPU", memory_bytes=11.5e9)
+    monkeypatch.setattr(module.sys, "platform", "darwin")
+    monkeypatch.setattr(module, "read_macos", lambda: read_macos(ask=lambda key: answers.get(key, "")))
+    monkeypatch.setattr(module, "gpu_name", lambda cpu_name: f"{cpu_name} 10-core GPU")
+    monkeypatch.setattr(module, "ask_torch", lambda: TorchSeen(version="2.9.1", thread_count=4, gpus=(mps,)))
+
+    machine = this_machine()
+
+    (gpu,) = machine.gpus
+    assert (gpu.id, gpu.name, gpu.memory_bytes) == ("mps", "Apple M4 10-core GPU", 11.5e9)
+    assert machine.notes == ()

@@ -149,6 +149,15 @@ def test_samples_packed_into_full_sequences_have_the_mean_of_their_cut_lengths(o
     assert (found.mean_tokens, found.lengths) == (300.0, None)
 
 
+def test_the_tokens_of_a_job_are_those_that_the_model_takes(of_file: Callable[..., str]) -> None:
+    """BERT takes 512 at most: of 100, 300 and 2,000 tokens it computes 912, 304 each on average."""
+    options = Options(lengths=of_file(100, 300, 2000), tokens=3_040_000, no_local=True)
+
+    found = question_from_source("hf:google-bert/bert-base-uncased", options)
+
+    assert (found.options.samples, found.options.tokens) == (10_000, None)
+
+
 @pytest.mark.parametrize(
     ("source", "given"),
     [

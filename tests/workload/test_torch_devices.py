@@ -1,11 +1,12 @@
 """GPUs as torch counts them, played by stand-ins."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from advisor.workload.torch_devices import gpu_uuid, torch_name
+from advisor.workload.torch_devices import device_problem, gpu_uuid, main, synchronizer, torch_name
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +32,33 @@ def test_an_older_torch_names_no_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace())
 
     assert gpu_uuid(0) is None
+
+
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch with MPS and without CUDA, made by hand."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 12 * 10**9)
+
+
+@pytest.mark.usefixtures("mac")
+def test_the_gpu_of_a_mac_is_listed_with_the_memory_that_torch_may_use(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+
+    (gpu,) = json.loads(capsys.readouterr().out)["gpus"]
+    assert (gpu["id"], gpu["memory_bytes"]) == ("mps", 12e9)
+
+
+@pytest.mark.usefixtures("mac")
+def test_the_gpu_of_a_mac_can_be_timed_and_is_waited_for() -> None:
+    mps = torch.device("mps")
+
+    assert device_problem(mps) == ""
+    assert synchronizer(mps) is torch.mps.synchronize
+
+
+def test_mps_where_there_is_none_cannot_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+
+    assert "no MPS device" in device_problem(torch.device("mps"))

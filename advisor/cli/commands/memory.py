@@ -43,12 +43,12 @@ def command(asked: Asked, output: Output, on: tuple[str, ...]) -> int:
       advise memory model.py --mode training --batch 64 --on t4
       advise memory hf:Qwen/Qwen2.5-7B --on g5.xlarge --on a100-sxm4-80gb -o json
     """
-    from advisor.answers.memory_fit import check_one_batch, memory_fit
+    from advisor.answers.memory_fit import check_one_batch, memory_fit, reading_here
     from advisor.report.memory import memory_content
 
     check_one_batch(asked.options)
     with progress(f"reading {asked.source}"):
-        answer = memory_fit(asked.question(read_machine=None), on=on)
+        answer = memory_fit(asked.question(**reading_here(on)), on=on)
     write_answer(answer, output, partial(memory_content, top=asked.options.top))
     fits = any(device.verdict != "does not fit" for device in answer.devices)
     return ExitCode.ANSWER if fits else ExitCode.NOTHING_FITS

@@ -73,10 +73,22 @@ def comments(task: LaunchTask) -> Iterator[str]:
 
 
 def _ranked(task: LaunchTask) -> tuple[LaunchMachine, ...]:
-    """Return the machines by rank, without those whose GPU is another resource than the task requests."""
+    """Return the machines by rank, without those that do not hold exactly one pod of the task."""
     resource = gpu_resource(task.machine)
-    same = [machine for machine in task.alternatives if gpu_resource(machine) == resource]
+    same = [machine for machine in task.alternatives if gpu_resource(machine) == resource and _holds_one(task, machine)]
     return (task.machine, *same)[:_MOST_POOLS]
+
+
+def _holds_one(task: LaunchTask, machine: LaunchMachine) -> bool:
+    """Return whether one pod fits: of a CPU it requests more than half of the vCPUs of the task's machine.
+
+    If there are several pods, two must not share a larger machine.
+    """
+    wanted, found = task.machine.vcpus, machine.vcpus
+    if gpu_resource(machine) or wanted is None or found is None:
+        return True
+    is_alone = (task.machine.instance_count if task.port is None else task.replica_count) == 1
+    return found * 2 > wanted and (is_alone or found <= wanted)
 
 
 def _node_pool(task: LaunchTask, machine: LaunchMachine, *, place: int) -> dict[str, Any]:

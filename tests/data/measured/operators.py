@@ -27,6 +27,17 @@ class Operator(nn.Module):
         return self.function(*(torch.empty(len(samples), *shape, device=samples.device) for shape in self.shapes))
 
 
+class ChannelsLast(nn.Module):
+    """A convolution of images whose channels are their last dimension, without a copy."""
+
+    def __init__(self, convolution: nn.Module) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, images: Tensor) -> Any:
+        return self.convolution(images.movedim(-1, 1))
+
+
 def _unary(function: Callable[..., Tensor]) -> Callable[..., nn.Module]:
     return lambda: Operator(function, ())
 
@@ -46,11 +57,24 @@ _OPERATORS: dict[str, Callable[..., nn.Module]] = {
     "gelu": _unary(nn.functional.gelu),
     "relu": _unary(nn.functional.relu),
     "tanh": _unary(torch.tanh),
+    "leaky_relu": _unary(nn.functional.leaky_relu),
+    "prelu": lambda: Operator(nn.PReLU(), ()),
+    "selu": _unary(nn.functional.selu),
+    "sigmoid": _unary(torch.sigmoid),
+    "softplus": _unary(nn.functional.softplus),
+    # of all elements; and of (batch, n, inner) over n
+    "sum_all": _unary(torch.sum),
+    "sum_over": lambda n, inner: Operator(lambda x: x.sum(dim=1), (n, inner)),
+    "sum_first": lambda inner: Operator(lambda x: x.sum(dim=0), (inner,)),
+    # (batch, width) and (batch, other), along the width or the batch
+    "cat": lambda width, other: Operator(lambda x, y: torch.cat([x, y], dim=1), (width,), (other,)),
+    "cat_first": lambda width: Operator(lambda x, y: torch.cat([x, y]), (width,), (width,)),
     # (batch, width), along the width
     "softmax": lambda width: Operator(lambda x: x.softmax(dim=-1), (width,)),
     "layer_norm": lambda width: Operator(nn.LayerNorm(width), (width,)),
     # (batch, k) by the weight's (n, k)
     "linear": lambda k, n: Operator(nn.Linear(k, n, bias=False), (k,)),
+    "linear_bias": lambda k, n: Operator(nn.Linear(k, n), (k,)),
     # (batch, m, k) by (batch, k, n)
     "bmm": lambda m, n, k: Operator(torch.bmm, (m, k), (k, n)),
     # (batch, width): the kernels of serving engines
@@ -60,6 +84,13 @@ _OPERATORS: dict[str, Callable[..., nn.Module]] = {
     # 3x3, stride 1, padding 1, over a square of `side`
     "conv": lambda channels, filters, side: Operator(
         nn.Conv2d(channels, filters, kernel_size=3, padding=1, bias=False), (channels, side, side)
+    ),
+    # k x k and k, stride 1, no padding, channels last
+    "conv2d_last": lambda channels, filters, k, side: Operator(
+        ChannelsLast(nn.Conv2d(channels, filters, k, bias=False)), (side, side, channels)
+    ),
+    "conv1d_last": lambda channels, filters, k, length: Operator(
+        ChannelsLast(nn.Conv1d(channels, filters, k, bias=False)), (length, channels)
     ),
 }
 
