@@ -568,6 +568,28 @@ def test_one_machine_is_taken_where_it_is_enough() -> None:
     assert found.scaling.plans[found.scaling.plan[0, 0]].machines == 1
 
 
+def test_each_family_of_plans_has_all_batches() -> None:
+    apart = predict_served(
+        generation(),
+        devices=[DEVICE, NETWORKED],
+        efficiencies=[efficiency()],
+        batches=np.array([1, 4]),
+        options=Options(precision="half", compile="compile"),
+        asked=Spreading(max_machines=2),
+        family_of=lambda plan: (plan.machines,),
+    )
+    assert apart.batches.tolist() == [1, 4, 1, 4]
+    assert apart.scaling is not None
+    assert apart.scaling.family is not None
+    assert apart.scaling.family.tolist() == [0, 0, 1, 1]
+    machines = np.array([plan.machines for plan in apart.scaling.plans])[apart.scaling.plan[1]]
+    assert machines.tolist() == [1, 1, 2, 2]
+    assert apart.fits.tolist() == [[True, True, False, False], [True] * 4]  # a machine without a network stays alone
+    for place, machine_count in ((0, 1), (2, 2)):
+        exactly, _ = predicted([1, 4], on=NETWORKED, asked=Spreading(machines=machine_count, max_machines=2))
+        assert apart.step_s[1, place : place + 2].tolist() == exactly.step_s[0].tolist()
+
+
 def test_machines_hand_on_their_layers_over_the_network() -> None:
     both = Spreading(machines=2, max_machines=2, tensor=2, pipeline=2)
     _, tokens = predicted([1], on=NETWORKED, asked=both)
