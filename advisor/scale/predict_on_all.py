@@ -188,6 +188,11 @@ def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
     return [index for index, one in enumerate(machines) if is_alone[one]]
 
 
+def plan_gpus(options: Options) -> int:
+    """Return the GPUs of a copy of the model in the plan that was asked for; 1 if none was."""
+    return (options.tensor_parallel or 1) * (options.pipeline_parallel or 1) * (options.expert_parallel or 1)
+
+
 def spreading_of(options: Options, *, is_served: bool = False) -> Spreading:
     """Return what the options allow; raise `UsageError` if they contradict each other or the kind of job."""
     counts = (

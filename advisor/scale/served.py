@@ -24,10 +24,12 @@ from advisor.predict.served_pass import (
     PassWork,
     costs_of,
     engine_rates,
+    known_of,
     pass_times,
     pass_work,
 )
-from advisor.predict.step_memory import attribute, stored_bytes
+from advisor.predict.step_memory import attribute, stored_bytes, usable_bytes
+from advisor.predict.step_time import time_source
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Precision
 from advisor.records.engine import BatchLimits, DirectKernels, Engine
@@ -460,7 +462,7 @@ def predict_served(
                 families.index(family_of(plan)),
                 _offered(
                     model, plan, some, kind=kind, width=width, rates=rates, limits=limits,
-                    batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
+                    batches=batches, compute_from=compute_from, members=members, lateness=lateness,
                 ),
             )  # fmt: skip
     if groups and not best.plans:
@@ -472,6 +474,44 @@ def predict_served(
         options=options,
         passes_at=lambda *at: _passes_at(model, best, replicas, *at),
     )
+
+
+def exchange_ratio(
+    workload: Workload,
+    device: Device,
+    *,
+    precision: Precision,
+    plan: Plan,
+    batch: int,
+    efficiencies: Sequence[Efficiency],
+) -> float:
+    """Return the share of a request's time in which the GPUs of the plan exchange results or wait for each other."""
+    generation = workload.generation
+    if generation is None or generation.engine is None:
+        raise ValueError(f"{workload.name} is not served by an engine")
+    engine = generation.engine
+    rates = engine_rates(
+        [device],
+        [precision],
+        engine=engine,
+        efficiencies=efficiencies,
+        weights=generation.weights,
+        kv_cache=generation.kv_cache,
+    )
+
+    def request_s(fabric: Fabric | None) -> float:
+        times = request_times(
+            ServedModel(workload, generation),
+            rates=rates,
+            width=width_of(precision),
+            in_flight=np.ceil(np.array([batch / plan.data])),
+            plan=plan,
+            fabric=fabric,
+            chunk_tokens=batch_limits(device, engine).max_num_batched_tokens,
+        )
+        return float((times.first_s + generation.decode_count * times.between_s).item())
+
+    return 1 - request_s(None) / request_s(fabric_of([device], plan)) if plan.gpu_count > 1 else 0.0
 
 
 def _precision_of(device: Device, engine: Engine, generation: Generation, options: Options) -> Precision | None:
@@ -545,7 +585,6 @@ def _offered(
     rates: EngineRates,
     limits: BatchLimits,
     batches: IndexArray,
-    engine: Engine,
     compute_from: FloatArray,
     members: Sequence[int],
     lateness: Lateness | None,
@@ -567,7 +606,7 @@ def _offered(
 
     times = under(plan)
     memory = memory_of_one(workload, plan, batches=in_flight, width=width, kind=kind).total
-    usable = engine.usable_ratio(kind) * np.array([device.memory_bytes for device in devices])[:, np.newaxis]
+    usable = np.array([usable_bytes(device, workload) for device in devices])[:, np.newaxis]
     is_possible = (batches >= plan.data) & (in_flight <= limits.max_num_seqs) & np.isfinite(times.first_s)
     shape = is_possible.shape
     first_s, between_s = np.broadcast_to(times.first_s, shape), np.broadcast_to(times.between_s, shape)
@@ -733,10 +772,10 @@ class _Best:
         sources, runs = [], []
         for index, device in enumerate(self.devices):
             costs = costs_of(device, engine)
-            is_known = device.id in costs.fitted_on
+            known = known_of(device, engine)
             kernels = narrow_kernels(device, engine, generation)
             of_kernels = math.hypot(engine.vendor_log_spread(device), *(one.log_spread for one in kernels))
-            alone = costs.known_log_spread if is_known else costs.tpot_log_spread
+            alone = costs.known_log_spread if known == "device" else costs.tpot_log_spread
             spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)
             spreads[1, index] = math.hypot(costs.ttft_log_spread, of_kernels)
             spreads[2, index] = math.hypot(
@@ -744,9 +783,7 @@ class _Best:
                 engine.vendor_log_spread(device),
             )
             runs.append("; ".join(one.runs for one in kernels))
-            is_alike = device.generation in costs.fitted_generations or (device.kind == "cpu" and costs.fitted_on)
-            is_measured = is_known or (is_alike and device.part_of is None)
-            sources.append("fitted" if is_measured else "datasheet")
+            sources.append(time_source(device, is_fitted=known != "vendor"))
         step_s = held["step_s"]
         time_ratio = np.array([device.time_ratio for device in self.devices])[:, np.newaxis]
         is_possible = np.isfinite(step_s)
