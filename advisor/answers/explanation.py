@@ -12,6 +12,7 @@ from advisor.answers.ranking import rank
 from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job import job_for
+from advisor.cost.quotes import plan_at
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batches_of
@@ -35,6 +36,7 @@ from advisor.records.workload import Workload
 from advisor.report.device_notes import part_notes, stack_notes
 from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
 from advisor.scale.predict_on_all import predict_on_all
+from advisor.scale.served import exchange_ratio
 
 _Subject: TypeAlias = tuple[NamedMachine, Quote | None]
 """A machine to explain the step on, and its quote if it is in the ranking."""
@@ -68,7 +70,8 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         )
         if quote is not None:
             step = replace(step, power=quote.power, energy_kwh=quote.energy_kwh, co2_kg=quote.co2_kg)
-        if quote is not None and quote.plan is None and quote.provider != LOCAL:
+        is_whole = quote is not None and (quote.plan is None or workload.generation is not None)
+        if quote is not None and is_whole and quote.provider != LOCAL:
             step = replace(step, job_usd=quote.job_usd, changes=saving_changes(quote, recommendation, question))
         steps.append(step)
     devices = [named.device.id for named, _ in subjects]
@@ -89,7 +92,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
 
 def _pass_warnings(subjects: Iterable[_Subject], generation: Generation | None) -> Iterator[str]:
     for machine, quote in subjects:
-        if quote is not None and quote.plan is not None:
+        if quote is not None and quote.plan is not None and generation is None:
             does = "does" if quote.plan.tensor * quote.plan.pipeline == 1 else "by itself would do"
             gpus = f"{quote.gpus_used} GPU{'s' if quote.gpus_used > 1 else ''}"
             yield (
@@ -128,10 +131,11 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
     (machine, quote), options = subject, question.options
     if quote is None:
         return _chosen_step(machine, question, job=job)
-    if quote.plan is not None:  # one pass of one of the GPUs that share a step, without communication
+    served = question.workload.generation is not None
+    if quote.plan is not None and not served:  # one pass of one of the GPUs that share a step, without communication
         batches = np.array([_pass_batch(quote, quote.plan)], dtype=np.intp)
         return _step_at(_predictions(machine, question, batches=batches), 0, options=options)
-    return PredictedStep(
+    step = PredictedStep(
         batch=quote.batch,
         precision=quote.precision,
         step_s=quote.step_s,
@@ -139,6 +143,22 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
         time_source=quote.time_source,
         loading_s=_loading_s(machine.device, batch=quote.batch, options=options),
     )
+    return _under_plan(step, quote.plan, machine, question)
+
+
+def _under_plan(step: PredictedStep, plan: Plan | None, machine: NamedMachine, question: Question) -> PredictedStep:
+    """Return the step of a served model with its plan and the time that its GPUs take to exchange results."""
+    if plan is None or question.workload.generation is None:
+        return step
+    ratio = exchange_ratio(
+        question.workload,
+        machine.device,
+        precision=step.precision,
+        plan=plan,
+        batch=step.batch,
+        efficiencies=question.catalog.efficiencies,
+    )
+    return replace(step, plan=plan, exchange_s=ratio * step.step_s.mid)
 
 
 def _loading_s(device: Device, *, batch: int, options: Options) -> float:
@@ -173,27 +193,28 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
             f"{machine.name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
             hint="choose a smaller batch, a half precision or another device",
         )
-    return _step_at(predictions, at, options=options)
+    return _under_plan(_step_at(predictions, at, options=options), plan_at(predictions, (0, at)), machine, question)
 
 
 def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
     options = question.options
     if question.workload.generation is not None:
+        of_one = replace(  # a device by itself has no plan
+            options,
+            gpus=None,
+            max_gpus=None,
+            max_machines=1,
+            tensor_parallel=None,
+            pipeline_parallel=None,
+            expert_parallel=None,
+        )
         predictions = predict_on_all(
             question.workload,
-            devices=[replace(machine.device, gpu_count=1)],
+            devices=[machine.device],
             efficiencies=question.catalog.efficiencies,
             batches=batches,
-            options=replace(
-                options,
-                gpus=None,
-                max_gpus=None,
-                max_machines=1,
-                tensor_parallel=None,
-                pipeline_parallel=None,
-                expert_parallel=None,
-            ),
+            options=options if machine.device.gpu_count > 1 else of_one,
             job=job_for(question.workload, options),
         )
     else:

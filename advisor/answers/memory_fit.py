@@ -42,7 +42,7 @@ from advisor.records.price import Catalog
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
 from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
-from advisor.scale.predict_on_all import predict_on_all
+from advisor.scale.predict_on_all import plan_gpus, predict_on_all
 from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
 from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.spread_out import pass_batches
@@ -71,6 +71,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
     workload, options, catalog = question.workload, question.options, question.catalog
     batch = profiled_batch(workload, single_batch_of(options.batch))
     machines = [_named(name, question) for name in on] or _on_offer(options, catalog)
+    machines = _with_enough_gpus(machines, options, named=bool(on))
     predictions = predict_on_all(
         workload,
         devices=[machine.device for machine in machines],
@@ -129,6 +130,21 @@ def _on_each(
     ]
 
 
+def _with_enough_gpus(machines: list[NamedMachine], options: Options, *, named: bool) -> list[NamedMachine]:
+    """Return the machines with the GPUs of the plan that was asked for; raise `UsageError` for one that was `named`."""
+    needed = plan_gpus(options)
+    enough = [machine for machine in machines if machine.device.gpu_count >= needed]
+    lacking = [machine for machine in machines if machine.device.gpu_count < needed]
+    if lacking and (named or not enough):
+        what = f"--on {lacking[0].name}" if named else "the machines on offer"
+        most = max(machine.device.gpu_count for machine in lacking)
+        raise UsageError(
+            f"{what}: at most {most} GPU{'s' if most > 1 else ''} in a machine, and the plan needs groups of {needed}",
+            hint="name an instance with enough GPUs, or ask for a smaller plan",
+        )
+    return enough
+
+
 def fit_on(name: str, ask: Callable[[], Question]) -> FitAnswer:
     """Say whether the step of the question that `ask` returns fits the device of this name.
 
@@ -180,15 +196,23 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
         raise UsageError("--device local: the memory of offers is asked for", hint="write --on local")
     if not devices:
         raise NothingFitsError("no offer within the limits has a device that is known", hint="`advise rank` says why")
+    is_plan_asked = plan_gpus(options) > 1
+    if not is_plan_asked:
+        devices = tuple(replace(device, gpu_count=1) for device in devices)
     # For instances without a GPU only the memory and the precision decide what fits.
     distinct = {
-        (device.kind, device.id if device.kind == "gpu" else "", device.memory_bytes): device for device in devices
+        (device.kind, device.id if device.kind == "gpu" else "", device.gpu_count, device.memory_bytes): device
+        for device in devices
     }
     return [
         NamedMachine(
-            name=device.name if device.kind == "gpu" else "CPU instance",
-            device=replace(device, gpu_count=1),
-            device_count=1,
+            name=f"{device.gpu_count}x {device.name}"
+            if is_plan_asked
+            else device.name
+            if device.kind == "gpu"
+            else "CPU instance",
+            device=device,
+            device_count=device.gpu_count if device.kind == "gpu" else 1,
         )
         for device in distinct.values()
     ]

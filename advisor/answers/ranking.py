@@ -15,6 +15,7 @@ from advisor.catalog.find import exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.api_comparison import compare_with_api
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
+from advisor.cost.batch_choice import choose_batches
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
@@ -101,10 +102,15 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
     )
     predictions = at_timed_batch(predictions, own_fleet.device_index)
-    at_hand = rank_offers(own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing)
+    choice = choose_batches(predictions, job=job)
+    at_hand = rank_offers(
+        own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
+    )
     if LOCAL in options.device:
         selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
-    ranking = rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
+    ranking = rank_offers(
+        selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
+    )
     job_batch = single_batch_of(options.batch) if workload.batch_is_affine else None
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")

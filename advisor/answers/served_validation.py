@@ -19,12 +19,12 @@ from advisor.catalog.find import find_device
 from advisor.devices.named_device import split_cores
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.capability import gpu_device, whole_cpu_device
-from advisor.predict.served_pass import costs_of, half_unit
+from advisor.predict.served_pass import half_unit, known_of
 from advisor.question.served_model import as_served
 from advisor.records.answer import Z_90, Job
 from advisor.records.device import Device, Gpu
 from advisor.records.generation import Sampling, WeightFormat
-from advisor.records.measurement import FailedRow, Known, Measurement, PredictedRow, ServedMode
+from advisor.records.measurement import FailedRow, Measurement, PredictedRow, ServedMode
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions
 from advisor.records.price import Catalog
@@ -215,9 +215,6 @@ def _scored(
     of_token_s = predictions.step_s / (predictions.batches * row.output_tokens)
     predicted_s = float({"ttft": tokens.first_s, "tpot": tokens.between_s, "token": of_token_s}[mode][at])
     spread = float((tokens.first_log_spread if mode == "ttft" else predictions.log_spread)[at])
-    costs = costs_of(run.device, generation.engine)
-    is_alike = run.device.kind == "cpu" or run.device.generation in costs.fitted_generations
-    known: Known = "device" if run.device.id in costs.fitted_on else "generation" if is_alike else "vendor"
     roofline_s, flops = _plain_roofline(run, mode)
     measurement = Measurement(
         model=row.model,
@@ -237,7 +234,7 @@ def _scored(
         kind=run.device.kind,
         generation=run.device.generation,
         family=family_of(source_beside(row.model, Path(run.file))),
-        known=known,
+        known=known_of(run.device, generation.engine),
         predicted_s=predicted_s,
         low_s=predicted_s * math.exp(-Z_90 * spread),
         high_s=predicted_s * math.exp(Z_90 * spread),

@@ -1,7 +1,6 @@
 """Chooses the batch size at which each device runs the job."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -38,65 +37,102 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     On one device cost grows with the time. With a limit on the job's time, cost or CO2, or if time or CO2 is the
     objective, choose the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a
     service, choose the batch with the lowest 99th percentile among those that need at most `TOLERATED_RATIO` times the
-    fewest instances.
+    fewest instances. Each family of plans chooses its own batch, and a later one counts only if it costs less, so that
+    more families never cost more.
     """
     servers = server_counts(predictions, job=job)
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
     allowed = keeps_all(limits, among=predictions.fits)
-    is_possible: BoolArray = np.any(allowed, axis=1)
-    if predictions.is_tight is not None:
-        safe = allowed & ~predictions.is_tight
-        allowed = np.where(np.any(safe, axis=1, keepdims=True), safe, allowed)
-    if job.generation is not None and job.requests_per_day is None:
-        index = _knee(predictions, allowed)
-    elif job.requests_per_day is None:
-        job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
-        of_job = (job.limits.deadline_s, job.limits.max_usd, job.limits.max_co2_kg)
-        must_be_fastest = job.objective in ("time", "co2") or any(most is not None for most in of_job)
-        most_s = np.min(job_s, axis=1, keepdims=True) * (1.0 if must_be_fastest else TOLERATED_RATIO)
-        index = np.argmax(job_s <= most_s, axis=1)
-    else:
-        step_s = np.where(allowed, predictions.step_s, np.inf)
-        load: dict[str, Any] = {
-            "batch": predictions.batches,
-            "servers": servers,
-            "job": job,
-        }
-        counts = instance_counts(step_s, **load)
-        machines = counts * machines_together(predictions)
-        fewest = machines <= TOLERATED_RATIO * machines.min(axis=1, keepdims=True)
-        latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
-        index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
+    together, counts = machines_together(predictions), None
+    if job.requests_per_day is not None:
+        counts = instance_counts(
+            np.where(allowed, predictions.step_s, np.inf), batch=predictions.batches, servers=servers, job=job
+        )
+    machine_s = predictions.step_s * together / predictions.batches if counts is None else counts * together
+    candidates = []
+    for of_family in _families(predictions):
+        some = allowed & of_family
+        if predictions.is_tight is not None:
+            safe = some & ~predictions.is_tight
+            some = np.where(np.any(safe, axis=1, keepdims=True), safe, some)
+        if counts is not None:
+            index = _fastest_of_fewest(predictions, counts, allowed=some, servers=servers, job=job)
+        elif job.generation is not None:
+            index = _knee(predictions, some)
+        else:
+            index = _least_time(predictions, some, job=job)
+        candidates.append(index)
         if percentile_limits(job):
-            return _within_percentiles(predictions, counts, index=index, allowed=allowed, limits=limits, job=job)
-    return BatchChoice(index=index, is_possible=is_possible, limits=limits)
+            candidates.append(_largest_within(predictions, some, index=index, job=job))
+    devices = np.arange(len(allowed))
+    if percentile_limits(job) and counts is not None:
+        return _within_percentiles(predictions, counts, candidates=np.stack(candidates), limits=limits, job=job)
+    chosen = candidates[0]
+    for index in candidates[1:]:
+        amounts = [np.where(allowed[devices, one], machine_s[devices, one], np.inf) for one in (chosen, index)]
+        chosen = np.where(amounts[1] < amounts[0], index, chosen)
+    return BatchChoice(index=chosen, is_possible=np.any(allowed, axis=1), limits=limits)
+
+
+def _families(predictions: Predictions) -> list[BoolArray]:
+    """Return the batches of each family of plans, (batches,)."""
+    if predictions.scaling is None or predictions.scaling.family is None:
+        return [np.ones(len(predictions.batches), dtype=np.bool_)]
+    return [predictions.scaling.family == one for one in np.unique(predictions.scaling.family)]
+
+
+def _least_time(predictions: Predictions, allowed: BoolArray, *, job: Job) -> IndexArray:
+    """Return the index of the batch with the least time for the job, or of a smaller one that takes about as long."""
+    job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
+    of_job = (job.limits.deadline_s, job.limits.max_usd, job.limits.max_co2_kg)
+    must_be_fastest = job.objective in ("time", "co2") or any(most is not None for most in of_job)
+    most_s = np.min(job_s, axis=1, keepdims=True) * (1.0 if must_be_fastest else TOLERATED_RATIO)
+    index: IndexArray = np.argmax(job_s <= most_s, axis=1)
+    return index
+
+
+def _fastest_of_fewest(
+    predictions: Predictions, counts: FloatArray, *, allowed: BoolArray, servers: FloatArray, job: Job
+) -> IndexArray:
+    """Return the index of the batch with the lowest 99th percentile of those that need about the fewest instances."""
+    machines = np.where(allowed, counts * machines_together(predictions), np.inf)
+    fewest = machines <= TOLERATED_RATIO * machines.min(axis=1, keepdims=True)
+    latency_s = latencies_s(
+        np.where(allowed, predictions.step_s, np.inf),
+        batch=predictions.batches,
+        servers=servers,
+        instance_counts=np.where(allowed, counts, np.inf),
+        job=job,
+        tail=P99_TAIL,
+    )
+    index: IndexArray = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
+    return index
+
+
+def _largest_within(predictions: Predictions, allowed: BoolArray, *, index: IndexArray, job: Job) -> IndexArray:
+    """Return the index of the largest batch that keeps the limits on percentiles even with all its requests in flight.
+
+    It is `index` if there is none.
+    """
+    tokens, safe = predictions.tokens, allowed.copy()
+    for limit in percentile_limits(job):
+        if tokens is not None and limit.name in ("first_s", "between_s"):
+            safe &= getattr(tokens, limit.name) <= limit.most_s
+    largest: IndexArray = safe.shape[1] - 1 - safe[:, ::-1].argmax(axis=1)
+    return np.where(safe.any(axis=1), largest, index)
 
 
 def _within_percentiles(
-    predictions: Predictions,
-    counts: FloatArray,
-    *,
-    index: IndexArray,
-    allowed: BoolArray,
-    limits: list[Limit],
-    job: Job,
+    predictions: Predictions, counts: FloatArray, *, candidates: IndexArray, limits: list[Limit], job: Job
 ) -> BatchChoice:
-    """Choose the batch that needs the fewest machines of two: that at `index`, which the load alone would choose, and
-    the largest that keeps the limits even with all of its requests in flight.
+    """Choose the batch of each device that needs the fewest machines of the `candidates`, (candidates, devices).
 
     `counts` are the machines that the load needs, (devices, batches).
     """
-    tokens, asked = predictions.tokens, percentile_limits(job)
-    safe = allowed.copy()
-    for limit in asked:
-        if tokens is not None and limit.name in ("first_s", "between_s"):
-            safe &= getattr(tokens, limit.name) <= limit.most_s
-    largest = safe.shape[1] - 1 - safe[:, ::-1].argmax(axis=1)
-    candidates = np.stack([index, np.where(safe.any(axis=1), largest, index)])
-    devices = np.arange(len(index))
+    devices = np.arange(candidates.shape[1])
     found = fewest_machines(predictions, candidates, least=counts[devices, candidates], job=job)
     shape = predictions.step_s.shape
-    for limit in asked:
+    for limit in percentile_limits(job):
         needed = getattr(found.times, limit.name)[limit.tail][:, np.newaxis]
         available = np.full(shape, limit.most_s)
         limits.append(Limit(code=limit.code, needed=np.broadcast_to(needed, shape), available=available))

@@ -26,7 +26,7 @@ _TURNS = 64
 """Turns of the simulation between checks for runs that are over."""
 _BLOCK = 4096
 """Gaps drawn at a time for the requests that are in flight before and after those counted."""
-_FREE, _NEVER = 1 << 62, 1 << 40
+_NEVER = float(1 << 40)
 _SEED = 19
 """Draws the order of the gaps. Of 150 orders it is the one whose waits in M/D/1 at loads from 0.2 to 0.8 are closest to
 the analytic ones: p50 and p99 of wait and service within 3 %. With most orders p99 differs by 10 to 20 %."""
@@ -64,9 +64,11 @@ class _Lanes:
 
     - `lane`: index among all runs
     - `most`, `part_count`, `top`: `most_in_flight`, `part_count` and `most_parts` of the passes
-    - `time_at`, `room_at`, `arrival_at`, `end_at`: where the run's rows start in the flat arrays
+    - `time_at`, `room_at`: where the run's service starts in the flat arrays of passes
     - `now_s`, `done`: the time, and the passes made so far
-    - `seen`, `joined`, `left`: requests that have arrived, got their first token, and ended
+    - `next_at`: place of the next arrival in the flat array of arrivals
+    - `join_at`, `left_at`: places of the next request to get its first token, and of the oldest that decodes, in the
+      flat arrays of requests
     - `decoding`, `waiting`: requests that decode, and that wait for their first token
     - `read`: parts of the oldest waiting prompt that have been read
     """
@@ -77,13 +79,11 @@ class _Lanes:
     top: IndexArray
     time_at: IndexArray
     room_at: IndexArray
-    arrival_at: IndexArray
-    end_at: IndexArray
     now_s: FloatArray
-    done: IndexArray
-    seen: IndexArray
-    joined: IndexArray
-    left: IndexArray
+    done: FloatArray
+    next_at: IndexArray
+    join_at: IndexArray
+    left_at: IndexArray
     decoding: IndexArray
     waiting: IndexArray
     read: IndexArray
@@ -104,7 +104,14 @@ def queue_times(
     """Return the percentiles at this rate of each replica, (services,).
 
     `decode_counts` are the decode passes of all requests, or of each of the `runs` x (uncounted + counted) in turn.
+    Services that are alike are simulated once.
     """
+    distinct, back = _distinct(passes, requests_per_s)
+    if len(distinct) < len(back):
+        requests_per_s, passes = requests_per_s[distinct], passes.of(distinct)
+        return queue_times(
+            passes, requests_per_s=requests_per_s, decode_counts=decode_counts, runs=runs, counted=counted
+        ).of(back)
     requests = _UNCOUNTED + counted
     arrivals, first_s, last_s = _simulate(
         passes, gap_s=1 / requests_per_s, decode_counts=decode_counts, runs=runs, requests=requests
@@ -125,6 +132,16 @@ def queue_times(
     )
 
 
+def _distinct(passes: EnginePasses, requests_per_s: FloatArray) -> tuple[IndexArray, IndexArray]:
+    """Return the first of each kind of service with the same passes and rate, and for each service its place there."""
+    of_service = [getattr(passes, one.name) for one in fields(passes) if one.name != "decoding"]
+    rows = np.concatenate([one.reshape(len(one), -1) for one in (*of_service, requests_per_s)], axis=1)
+    places: dict[bytes, int] = {}
+    back = [places.setdefault(row.tobytes(), len(places)) for row in rows]
+    _, first = np.unique(back, return_index=True)
+    return first, np.array(back, dtype=np.intp)
+
+
 @cache
 def _gaps(runs: int, requests: int, block: int = 0) -> FloatArray:
     """Return the gaps between arrivals relative to their mean, (runs, requests); each block has an order of its own."""
@@ -143,30 +160,32 @@ def _simulate(
     services, levels, numbers = pass_s.shape
     is_alike, mean_count = np.ndim(decode_counts) == 0, float(np.mean(decode_counts))
     begun = _steady_numbers(passes, pass_s, gap_s=gap_s, decode_count=mean_count, runs=runs).ravel()
-    total = requests + int(begun.max(initial=0)) + 8
-    # A ring of slots for the requests that decode, with the pass after which each ends; `left` is the oldest.
-    slots = 1 << int(passes.most_in_flight.max() - 1).bit_length()
-    # In whole blocks, the first one next to what is counted, so that no gap depends on how many others are needed.
-    blocks = [_gaps(runs, _BLOCK, block) for block in range(-(-max(slots + 1, total - requests) // _BLOCK))]
-    gaps = np.tile(np.concatenate([_gaps(runs, requests), *blocks], axis=1)[:, :total], (services, 1))
+    most_begun = int(begun.max(initial=0))
+    total = requests + most_begun + 8
+    # In whole blocks, so that no gap depends on how many others are needed.
+    others = [_gaps(runs, _BLOCK, block) for block in range(-(-max(most_begun + 1, total - requests) // _BLOCK))]
+    gaps = np.tile(np.concatenate([_gaps(runs, requests), *others], axis=1)[:, :total], (services, 1))
     lanes = np.arange(services * runs)
     of = lanes // runs
     arrivals = np.full((len(lanes), total + 1), np.inf)
     arrivals[:, :-1] = np.cumsum(gaps * gap_s[of, np.newaxis], axis=1)
-    before = np.concatenate(blocks[::-1], axis=1)[:, -slots - 1 :]
+    before = np.concatenate(others, axis=1)[:, : most_begun + 1]
     place = np.cumsum(np.tile(before, (services, 1)), axis=1)
     share = place[:, :-1] / place[lanes, begun][:, np.newaxis]
-    ends = np.where(np.arange(slots) < begun[:, np.newaxis], np.ceil(mean_count * share), _FREE).astype(np.int64)
-    held = np.full(ends.shape, -1)
-    first_s, last_s = (np.full((len(lanes), total), np.nan) for _ in range(2))
+    # A row has the requests in flight at the beginning, the others in turn, and one that never ends. `ends` is the
+    # pass after which each ends.
+    width = most_begun + total + 1
+    ends = np.full((len(lanes), width), np.inf)
+    ends[:, :most_begun] = np.where(np.arange(most_begun) < begun[:, np.newaxis], np.ceil(mean_count * share), np.inf)
+    first_s, last_s = (np.full(ends.shape, np.nan) for _ in range(2))
     counts = np.broadcast_to(decode_counts, runs * requests).reshape(runs, requests)
-    counts = np.tile(np.pad(counts, ((0, 0), (0, total - requests)), mode="wrap"), (services, 1))
-    flat_s, flat_arrivals, flat_ends = pass_s.ravel(), arrivals.ravel(), ends.ravel()
+    flat_s, flat_arrivals, flat_ends, flat_first_s, flat_last_s = (
+        one.ravel() for one in (pass_s, arrivals, ends, first_s, last_s)
+    )
     rooms = np.maximum(
         1, (passes.budget_tokens[:, np.newaxis] - np.arange(numbers)) // passes.part_tokens[:, np.newaxis]
     )
     rooms = np.minimum(rooms, passes.most_parts[:, np.newaxis]).astype(np.intp).ravel()
-    names = ("done", "seen", "joined", "left", "waiting", "read")
     at = _Lanes(
         lane=lanes,
         most=passes.most_in_flight[of],
@@ -174,65 +193,81 @@ def _simulate(
         top=passes.most_parts[of],
         time_at=of * levels * numbers,
         room_at=of * numbers,
-        arrival_at=lanes * (total + 1),
-        end_at=lanes * slots,
         now_s=np.zeros(len(lanes)),
+        done=np.zeros(len(lanes)),
+        next_at=lanes * (total + 1),
+        join_at=lanes * width + begun,
+        left_at=lanes * width,
         decoding=begun.copy(),
-        **{name: np.zeros(len(lanes), dtype=np.intp) for name in names},
+        **{name: np.zeros(len(lanes), dtype=np.intp) for name in ("waiting", "read")},
     )
+
+    def oldest() -> IndexArray:
+        """Return the place of the request in each run that ends first."""
+        return at.left_at if is_alike else at.lane * width + ends[at.lane].argmin(axis=1)
+
+    own = begun[:, np.newaxis] + np.arange(requests)
     for turn in count():
         if turn % _TURNS == 0:  # leave out the runs that are over
-            is_open = np.isnan(last_s[at.lane, requests - 1] if is_alike else last_s[at.lane, :requests].sum(axis=1))
+            last_own = own[at.lane, -1:] if is_alike else own[at.lane]
+            is_open = np.isnan(last_s[at.lane[:, np.newaxis], last_own]).any(axis=1)
             if not is_open.any():
                 break
             if not is_open.all():
                 at = at.of(is_open)
-        next_s = flat_arrivals[at.arrival_at + at.seen]
-        is_idle = (at.decoding + at.waiting == 0) & np.isfinite(next_s)
-        if is_idle.any():
-            at.now_s = np.where(is_idle, np.maximum(at.now_s, next_s), at.now_s)
-        while (is_here := next_s <= at.now_s).any():
-            at.seen, at.waiting = at.seen + is_here, at.waiting + is_here
-            next_s = flat_arrivals[at.arrival_at + at.seen]
-        parts = np.minimum(
-            np.minimum(at.waiting, at.most - at.decoding) * at.part_count - at.read, rooms[at.room_at + at.decoding]
-        )
-        place = at.time_at + np.minimum(parts, EXACT_PARTS) * numbers + at.decoding
-        one_s = flat_s[place]
-        if len(who := np.flatnonzero(parts > EXACT_PARTS)):
+        next_s = flat_arrivals.take(at.next_at)
+        is_idle = (at.decoding + at.waiting) == 0
+        if np.count_nonzero(is_idle):
+            is_idle &= np.isfinite(next_s)
+            at.now_s[is_idle] = np.maximum(at.now_s, next_s)[is_idle]
+        while np.count_nonzero(is_here := next_s <= at.now_s):
+            at.next_at += is_here
+            at.waiting += is_here
+            next_s = flat_arrivals.take(at.next_at)
+        free = at.most - at.decoding
+        parts = np.minimum(at.waiting, free)
+        parts *= at.part_count
+        parts -= at.read
+        np.minimum(parts, rooms.take(at.room_at + at.decoding), out=parts)
+        place = np.minimum(parts, EXACT_PARTS)
+        place *= numbers
+        place += at.time_at
+        place += at.decoding
+        one_s = flat_s.take(place)
+        if len(who := (parts > EXACT_PARTS).nonzero()[0]):
             share = (parts[who] - EXACT_PARTS) / (at.top[who] - EXACT_PARTS)
             one_s[who] += share * (flat_s[place[who] + numbers] - one_s[who])
-        soonest = flat_ends[at.end_at + (at.left & (slots - 1))] if is_alike else ends[at.lane].min(axis=1)
-        until = np.minimum(np.ceil((next_s - at.now_s) / one_s), _NEVER).astype(np.int64)
-        until = np.minimum(soonest - at.done, np.where(at.most > at.decoding, until, _NEVER))
-        step = np.where(parts > 0, 1, np.clip(until, 1, _NEVER))
-        at.now_s, at.done = at.now_s + step * one_s, at.done + step
-        who = np.flatnonzero(at.done >= soonest)
-        while len(who):  # requests whose last token this pass gives
-            slot = at.end_at[who] + (at.left[who] & (slots - 1) if is_alike else ends[at.lane[who]].argmin(axis=1))
-            request = held.ravel()[slot]
-            is_counted = request >= 0
-            last_s[at.lane[who[is_counted]], request[is_counted]] = at.now_s[who[is_counted]]
-            flat_ends[slot] = _FREE
-            at.left[who] += 1
-            at.decoding[who] -= 1
-            oldest = (
-                flat_ends[at.end_at[who] + (at.left[who] & (slots - 1))] if is_alike else ends[at.lane[who]].min(axis=1)
-            )
-            who = who[oldest <= at.done[who]]
-        who = np.flatnonzero(parts)  # requests whose first token it gives
-        at.read[who] += parts[who]
-        while len(who := who[at.read[who] >= at.part_count[who]]):
-            free = (at.left[who] + at.decoding[who]) & (slots - 1) if is_alike else ends[at.lane[who]].argmax(axis=1)
-            slot, request = at.end_at[who] + free, at.joined[who]
-            first_s[at.lane[who], request] = at.now_s[who]
-            held.ravel()[slot] = request
-            flat_ends[slot] = at.done[who] + counts[at.lane[who], request]
+        soonest = flat_ends.take(end_at := oldest())
+        step = np.ceil((next_s - at.now_s) / one_s)
+        step[free <= 0] = _NEVER
+        np.minimum(step, soonest - at.done, out=step)
+        np.minimum(step, _NEVER, out=step)
+        np.maximum(step, 1, out=step)
+        step[parts > 0] = 1
+        at.done += step
+        step *= one_s
+        at.now_s += step
+        is_over = at.done >= soonest
+        while np.count_nonzero(is_over):  # requests whose last token this pass gives
+            ended = end_at[is_over]
+            flat_last_s[ended] = at.now_s[is_over]
+            flat_ends[ended] = np.inf
+            at.left_at += is_over
+            at.decoding -= is_over
+            end_at = oldest()
+            is_over = flat_ends.take(end_at) <= at.done
+        at.read += parts
+        while len(who := (at.read >= at.part_count).nonzero()[0]):  # requests whose first token it gives
+            lane, joined = at.lane[who], at.join_at[who]
+            flat_first_s[joined] = at.now_s[who]
+            own_count = mean_count if is_alike else counts[lane % runs, (joined % width - begun[lane]) % requests]
+            flat_ends[joined] = at.done[who] + own_count
             at.read[who] -= at.part_count[who]
-            at.joined[who] += 1
+            at.join_at[who] += 1
             at.decoding[who] += 1
             at.waiting[who] -= 1
-    return arrivals[:, :requests], first_s[:, :requests], last_s[:, :requests]
+    first_s, last_s = (np.take_along_axis(one, own, axis=1) for one in (first_s, last_s))
+    return arrivals[:, :requests], first_s, last_s
 
 
 def _at_every_number(passes: EnginePasses) -> FloatArray:

@@ -33,15 +33,22 @@ class Ranking:
 
 
 def rank(
-    selection: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing | None = None
+    selection: Selection,
+    *,
+    fleet: Fleet,
+    predictions: Predictions,
+    job: Job,
+    billing: Billing | None = None,
+    choice: BatchChoice | None = None,
 ) -> Ranking:
     """Price the job on every selected offer and rank the quotes by `job.objective`.
 
     `fleet` belongs to `selection.offers`, and `predictions` to `fleet.devices`. Without `billing`, only the hours of
-    computing are priced. Each instance type is quoted once, in its cheapest region.
+    computing are priced. Each instance type is quoted once, in its cheapest region. `choice` is that of
+    `choose_batches`, if it is known already.
     """
     billing = billing or Billing()
-    choice = choose_batches(predictions, job=job)
+    choice = choice or choose_batches(predictions, job=job)
     terms = offer_terms(selection.priced, billing=billing, job=job)
     costed = cost_offers(
         selection.priced,

@@ -18,6 +18,7 @@ from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device, Efficiency, Precision
 from advisor.records.engine import Engine, NarrowKernel, PassCosts, narrow_kernel
 from advisor.records.generation import CacheFormat, WeightFormat
+from advisor.records.measurement import Known
 from advisor.records.prediction import FloatArray, IndexArray
 from advisor.records.workload import Workload
 
@@ -226,6 +227,18 @@ def costs_of(device: Device, engine: Engine) -> PassCosts:
     """Return the engine's costs on the device; an instruction set without costs has those of AVX2."""
     isa = "gpu" if device.kind == "gpu" else device.isa
     return engine.costs.get(isa) or engine.costs["avx2"]
+
+
+def known_of(device: Device, engine: Engine) -> Known:
+    """Return what the engine's costs on the device were fitted on: the device, others of its generation, or others.
+
+    CPUs of one instruction set count as one generation.
+    """
+    costs = costs_of(device, engine)
+    if device.id in costs.fitted_on:
+        return "device"
+    is_alike = bool(costs.fitted_on) if device.kind == "cpu" else device.generation in costs.fitted_generations
+    return "generation" if is_alike else "vendor"
 
 
 def device_rates(

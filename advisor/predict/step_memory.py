@@ -41,9 +41,11 @@ _FIRST_STEP_BYTES = (4e6, 36e6)
 _HEAP_SPREAD_RATIO = 0.17
 """Error of the predicted heap relative to the tensors, in 90 % of the steps in
 tests/data/measured/own/memory_check.csv."""
+_OF_DRAFTS = "assumed: --draft-cost times the weights"
 _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     "gpu": {
         "half copies": "autocast's cache of 16-bit weights",
+        "draft model": _OF_DRAFTS,
         "workspaces": "cuBLAS 8.5 to 33.6 MB; cuDNN up to a copy of the operands of the largest convolution",
         "allocator": "memory that torch's caching allocator reserves beyond the tensors; freed when memory runs short, "
         "unless it is fragmented",
@@ -52,6 +54,7 @@ _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     },
     "cpu": {
         "half copies": "autocast's cache of 16-bit weights",
+        "draft model": _OF_DRAFTS,
         "workspaces": "code and oneDNN primitives that the first step loads",
         "allocator": "memory that glibc's heap holds beyond the tensors, with oneDNN's temporary copies",
         "process": "operating system, Python and torch",
@@ -127,6 +130,9 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
         live = np.array([moment[part] for moment in moments])[worst, places]
         parts[part] = SpreadBytes.exactly(live)
     tensors = totals[worst, places]
+    if workload.generation and workload.generation.draft_tokens:
+        ratio = workload.generation.draft_cost_ratio  # passes wait for weights, where drafts help
+        parts["draft model"] = SpreadBytes.exactly(ratio * parts["parameters"].mid)
     nothing = np.zeros(len(batches))
     parts["workspaces"] = _workspaces(rows, batches=batches, kind=kind)
     parts["allocator"] = _allocator(workload, tensors, kind=kind)

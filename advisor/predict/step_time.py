@@ -145,7 +145,11 @@ def predict_runs_of(
         memory = step_memory(workload, batches=float_batches, width=width_of(used, workload), kind=kind).total
         peak_bytes[members], least_bytes[members], most_bytes[members] = memory.mid, memory.low, memory.high
         for index in members:
-            time_sources[index] = _time_source(devices[index], fits[index])
+            fit = fits[index]
+            is_calibrated = fit.device != ANY
+            time_sources[index] = (
+                "calibrated" if is_calibrated else time_source(devices[index], is_fitted=fit.generation != ANY)
+            )
     memory_bytes = np.array([device.memory_bytes for device in devices])[:, np.newaxis]
     predictions = Predictions(
         devices=tuple(devices),
@@ -221,13 +225,11 @@ def _chunks(members: list[int], kernels: Kernels) -> Iterator[list[int]]:
     return (members[start : start + count] for start in range(0, len(members), count))
 
 
-def _time_source(device: Device, efficiency: Efficiency) -> TimeSource:
-    """Return the source of a time: "fitted" only if the device's own generation was measured, else "datasheet".
+def time_source(device: Device, *, is_fitted: bool) -> TimeSource:
+    """Return the source of a time; `is_fitted`: some device of its generation was measured.
 
     No step was measured on a part of a GPU: its figures are shares of the whole GPU's.
     """
-    if efficiency.device != ANY:
-        return "calibrated"
     if device.source != "datasheet":
         return device.source
-    return "datasheet" if efficiency.generation == ANY or device.part_of is not None else "fitted"
+    return "fitted" if is_fitted and device.part_of is None else "datasheet"

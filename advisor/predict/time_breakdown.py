@@ -1,10 +1,12 @@
 """Breaks down the predicted time of a step on one device by operator family, module and phase."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.predict.blocks import is_inner, is_of_experts
 from advisor.predict.composite_kernels import program_of
 from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.predict.kernel_time import (
@@ -22,13 +24,17 @@ from advisor.predict.row_work import RowCounts, RowWork, count_rows
 from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
 from advisor.records.device import CompileMode, Device, Efficiency, Layout
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep, SequentialChain
+from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray
+from advisor.records.scale import Plan
 from advisor.records.workload import Row, Workload
 
 INPUTS = "(inputs)"
 """The group of the copies to the device, if they limit the step."""
 LOADING = "(loading)"
 """The group of data loading: on a GPU the time it waits for data, on a CPU the time loading takes on its cores."""
+EXCHANGE = "(between GPUs)"
+"""The group of what the GPUs of a served model send each other."""
 FIRST = "(first dispatch)"
 """The group of the time until a GPU starts its first kernel."""
 _RECURRENT_OPS = ("rnn", "rnn_backward")
@@ -49,32 +55,48 @@ def explain_step(
     layout: Layout = "nchw",
     compile_mode: CompileMode = "eager",
 ) -> ExplainedStep:
-    """Break down a predicted step; `name` is shown for the device; its machine has `device_count` of them."""
+    """Break down a predicted step; `name` is shown for the device; its machine has `device_count` of them.
+
+    For a plan it is the part of one of its GPUs.
+    """
+    plan = predicted.plan or Plan()
+    own_batch = float(math.ceil(predicted.batch / plan.data))
     efficiency = efficiency_of(device, precision=predicted.precision, efficiencies=efficiencies)
     is_tf32 = precision_class(predicted.precision) == "tf32"
     plain = efficiency_of(device, precision="fp32", efficiencies=efficiencies) if is_tf32 else None
-    workload, counts = _counted(
-        workload,
-        batches=np.array([float(predicted.batch)]),
-        width=width_of(predicted.precision, workload),
-        compile_mode=compile_mode,
-    )
-    figures, unit_flops = _row_figures(
-        counts,
-        predicted,
-        row_count=len(workload.rows),
-        device=device,
-        efficiency=efficiency,
-        plain_efficiency=plain,
-        layout=layout,
-    )
+
+    def at(batch: float) -> tuple[Workload, RowCounts, Mapping[str, FloatArray], FloatArray]:
+        left, counts = _counted(
+            workload,
+            batches=np.array([batch]),
+            width=width_of(predicted.precision, workload),
+            compile_mode=compile_mode,
+        )
+        figures, unit_flops = _row_figures(
+            counts,
+            predicted,
+            row_count=len(left.rows),
+            device=device,
+            efficiency=efficiency,
+            plain_efficiency=plain,
+            layout=layout,
+        )
+        return left, counts, figures, unit_flops
+
+    left, counts, figures, unit_flops = at(own_batch)
     if workload.generation is not None:  # an engine's passes cost more than their kernels, in proportion
+        if plan.expert > 1:  # experts get the tokens of all copies that divide them
+            is_shared = np.array([is_of_experts(row) for row in left.rows])
+            of_all = at(own_batch * plan.expert)[2]
+            figures = {name: np.where(is_shared, of_all[name] / plan.expert, own) for name, own in figures.items()}
+        figures = _of_one_gpu(figures, left.rows, plan, workload.generation)
         kernels_s = float(figures["kernels_s"].sum()) or 1.0
-        ratios = dict.fromkeys(_SUMMED[:4], predicted.step_s.mid / kernels_s) | {"dispatch_s": 0.0}
+        in_kernels_s = predicted.step_s.mid - predicted.exchange_s
+        ratios = dict.fromkeys(_SUMMED[:4], in_kernels_s / kernels_s) | {"dispatch_s": 0.0}
         figures = {name: values * ratios.get(name, 1.0) for name, values in figures.items()}
     transfer_bytes, rate = float(counts.transfer_bytes[0]), device.host_to_device_bytes_per_s
     parts = _Parts(
-        rows=workload.rows,
+        rows=left.rows,
         figures=figures,
         unit_flops=unit_flops,
         transfer_bytes=transfer_bytes,
@@ -88,6 +110,8 @@ def explain_step(
         bound=predicted.bound,
         time_source=predicted.time_source,
         loading_s=predicted.loading_s,
+        plan=predicted.plan,
+        exchange_s=predicted.exchange_s,
         name=name,
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=device_count),
         core_count=device.core_count,
@@ -100,6 +124,21 @@ def explain_step(
         phases=parts.groups("phase"),
         sequential=_chains(counts.rows) if device.kind == "gpu" else (),
     )
+
+
+def _of_one_gpu(
+    figures: Mapping[str, FloatArray], rows: Sequence[Row], plan: Plan, generation: Generation
+) -> Mapping[str, FloatArray]:
+    """Return the figures of the part of one GPU: of whole heads, of a part of every matrix, of a stage of layers.
+
+    Norms and residual additions are repeated on each GPU of a tensor-parallel group. A GPU reads at least one head of
+    the KV cache.
+    """
+    divided = np.array([1 / plan.tensor if is_inner(row) or row.family == "attention" else 1.0 for row in rows])
+    is_cached = np.array([any(operand.kept for operand in row.inputs) for row in rows])
+    read = np.where(is_cached, generation.cache_share(plan.tensor), divided)
+    by_name = {"compute_s": divided, "flops": divided, "launch_s": np.ones(len(rows))}
+    return {name: values * by_name.get(name, read) / plan.pipeline for name, values in figures.items()}
 
 
 def _counted(
@@ -205,6 +244,8 @@ class _Parts:
             if row.family != "view":
                 members.setdefault(getattr(row, by) or f"({row.phase})", []).append(index)
         groups = [self._of_rows(name, indices) for name, indices in members.items()]
+        if self.predicted.exchange_s:
+            groups.append(self._group(EXCHANGE, [], time_s=self.predicted.exchange_s, bound="communication"))
         if self.device.kind == "cpu" and self.predicted.loading_s:
             groups.append(self._group(LOADING, [], time_s=self.predicted.loading_s, bound="loader"))
         elif self.predicted.bound == "loader":

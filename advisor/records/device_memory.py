@@ -15,7 +15,7 @@ Verdict = Literal["fits", "tight", "does not fit"]
 """tight: it may or may not fit, within the uncertainty of the peak."""
 MemoryPart = Literal[
     "parameters", "buffers", "gradients", "optimizer state", "activations", "temporaries", "KV cache", "half copies",
-    "workspaces", "allocator", "process",
+    "draft model", "workspaces", "allocator", "process",
 ]  # fmt: skip
 RemedyName = Literal[
     "half precision", "narrow weights", "chunked logits", "activation checkpointing", "gradient accumulation",

@@ -9,6 +9,7 @@ from advisor.records.displayed import Displayed
 from advisor.records.energy import Watts
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
+from advisor.records.scale import Plan
 from advisor.records.workload import Mode
 
 EXPLANATION_SCHEMA_VERSION = 1
@@ -17,9 +18,11 @@ ChangeKind = Literal["precision", "batch", "layout", "compile", "attention", "we
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedStep:
-    """One predicted step on one device.
+    """One predicted step on one device, or the requests in flight of a served model on all GPUs of a plan.
 
     - `loading_s`: time the machine needs to load a batch; 0 if the loader is not known
+    - `plan`: how a served model is spread over GPUs, of which one's part is explained; None on one GPU
+    - `exchange_s`: time in which the GPUs of the plan exchange results or wait for the slowest of them
     """
 
     batch: int
@@ -28,6 +31,8 @@ class PredictedStep:
     bound: Bound
     time_source: TimeSource
     loading_s: float = 0.0
+    plan: Plan | None = None
+    exchange_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

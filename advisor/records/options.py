@@ -344,6 +344,7 @@ NOT_IN_PYTHON = frozenset({"input", "timeout"})
 """Fields about sources: in Python the example inputs are at hand, and the model runs in the caller's own process."""
 OF_MEMORY = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "kv_cache", "engine",
+    "draft_tokens", "acceptance_rate", "draft_cost", "tensor_parallel", "pipeline_parallel", "expert_parallel",
     "finetune", "lora_rank", "lora_targets", "sequence", "optim", "trainer_kernels", "keep_activations",
     "model_config",
     "lengths", "input", "attention", "provider", "region", "tier", "arch", "instance", "device", "price",

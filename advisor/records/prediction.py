@@ -81,11 +81,14 @@ class Scaling:
 
     - `plan`: index into `plans`
     - `efficiency_ratio`: step time with perfect scaling (all work divided, no waiting) over the predicted one
+    - `family`: number of the family of plans at each batch, (batches,), ascending; batches are the same in each family,
+      which is chosen with the batch. None if there is one
     """
 
     plans: tuple[Plan, ...]
     plan: IndexArray
     efficiency_ratio: FloatArray
+    family: IndexArray | None = None
 
 
 EXACT_PARTS = 8

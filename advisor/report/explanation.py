@@ -14,6 +14,7 @@ from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.report_contents import DeviceDetail
 from advisor.records.sample_words import at_batch_text, samples_text
+from advisor.records.scale import Plan
 from advisor.report.amounts import interval_text, money_text
 from advisor.report.content import (
     Axis,
@@ -51,6 +52,8 @@ _NOTHING_SAVES = (
 _NOTHING_SAVES_OF_SERVICE = "none: neither narrower weights nor another instance saves 1 %."
 _PACES: Mapping[str, str] = {
     "engine": "the passes of the engine take {kernels}, with its launches and its scheduler.",
+    "plan": "the passes of the engine take {kernels} on each GPU, with its launches and its scheduler, and the GPUs "
+    "take {exchange} to exchange results and to wait for the slowest.",
     "cpu": "the kernels take {kernels} and their dispatch {dispatch}, on the same cores.",
     "cpu, loading": "the kernels take {kernels}, their dispatch {dispatch} and data loading {loading}, on the same "
     "cores.",
@@ -128,6 +131,8 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
     """Yield what limits the step, its achieved share of the roofline, its phases and its sequential chains."""
     total = step.total
     yield _pace(step)
+    if step.plan is not None:
+        yield f"the plan: {_shares(step.plan, step.batch)}. FLOP, bytes and times are of the part of one GPU."
     if total.roofline_ratio is not None:
         yield (
             "the plain roofline, with every operator at the datasheet's peak or bandwidth, is "
@@ -148,6 +153,17 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
         yield f"the machine draws {_watts(step.power)}."
     if step.energy_kwh is not None:
         yield f"the job uses {_emissions(step.energy_kwh, step.co2_kg)}."
+
+
+def _shares(plan: Plan, batch: int) -> str:
+    """Return how GPUs share the requests: "2 copies of the model, each on 4 tensor-parallel GPUs, 32 requests each"."""
+    copies, each = ("1 copy", "") if plan.data == 1 else (f"{plan.data} copies", " each")
+    ways = f"{plan.tensor} tensor-parallel GPUs" if plan.tensor > 1 else "one GPU"
+    stages = f" for each of {plan.pipeline} stages of layers" if plan.pipeline > 1 else ""
+    machines = f" of {plan.machines} machines" if plan.machines > 1 else ""
+    experts = f", whose experts {plan.expert} copies divide" if plan.expert > 1 else ""
+    requests = f"{math.ceil(batch / plan.data):,} requests{each}"
+    return f"{copies} of the model{',' if each else ''}{each} on {ways}{stages}{machines}, {requests}{experts}"
 
 
 def _watts(power: Watts) -> str:
@@ -193,7 +209,7 @@ def _savings_of(explanation: Explanation, step: ExplainedStep, *, where: str = "
 
 def _pace(step: ExplainedStep) -> str:
     if not step.total.dispatch_s:
-        pace = _PACES["engine"]
+        pace = _PACES["plan" if step.exchange_s else "engine"]
     elif step.device.kind == "cpu":
         pace = _PACES["cpu, loading" if step.loading_s else "cpu"]
     else:
@@ -203,6 +219,7 @@ def _pace(step: ExplainedStep) -> str:
         dispatch=units.format_duration(step.total.dispatch_s),
         transfer=units.format_duration(step.transfer_s),
         loading=units.format_duration(step.loading_s),
+        exchange=units.format_duration(step.exchange_s),
     )
 
 

@@ -16,7 +16,7 @@ from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
 _STEPS = {"inference": "an inference step", "training": "a training step"}
 _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
-    "parameters": (1, ("parameters", "buffers", "half copies")),
+    "parameters": (1, ("parameters", "buffers", "half copies", "draft model")),
     "gradients": (2, ("gradients",)),
     "KV cache": (2, ("KV cache",)),
     "optimizer state": (3, ("optimizer state",)),

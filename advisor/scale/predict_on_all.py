@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from advisor.cost.token_queue import percentile_limits
 from advisor.errors import UsageError
 from advisor.predict.batches import is_auto, predict_growing
 from advisor.predict.join import join_devices
@@ -18,7 +19,7 @@ from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.flag_values import flag_name
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
-from advisor.records.scale import Spreading
+from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.lateness import lateness_of, served_lateness
 from advisor.scale.plans import machine_counts, runs_as_it_is
@@ -41,10 +42,11 @@ def predict_on_all(
     job: Job,
     start_up_s: FloatArray | float = 0.0,
     anchors: Sequence[Anchor] = (),
+    family_of: Callable[[Plan], tuple[int, ...]] = lambda plan: (),
 ) -> Predictions:
     """Predict the step at each global batch on every device, with the best plan over the GPUs of its machine.
 
-    `start_up_s`, (devices,), is the part of a deadline that start-up takes.
+    `start_up_s`, (devices,), is the part of a deadline that start-up takes. `family_of` is as in `predict_served`.
     """
     if workload.generation is not None:
         return predict_served(
@@ -55,6 +57,7 @@ def predict_on_all(
             options=options,
             asked=spreading_of(options, is_served=True),
             lateness=served_lateness(job, batches, start_up_s=start_up_s),
+            family_of=family_of,
         )
     places, precisions = runs_of(devices, options.precision, workload=workload)
     devices = [devices[place] for place in places]
@@ -89,10 +92,16 @@ def predict_with_growing_batches(
     """Predict on all devices like `predict_on_all`; with `--batch auto`, also at larger batches where they may pay.
 
     They cannot pay in a service, whose load is given, and engines that serve language models limit their batch.
+    Which plan of a served model costs least may depend on the load: on how many whole groups of machines it needs, and
+    on how many keep limits on percentiles. Those plans are families, so that the choice of the batch compares them.
     """
+    by_copy = bool(percentile_limits(job))
+
+    def family_of(plan: Plan) -> tuple[int, ...]:
+        return plan.machines, plan.tensor * plan.pipeline * plan.expert if by_copy else 0
 
     def predict_at(sizes: IndexArray) -> Predictions:
-        return predict_on_all(workload, batches=sizes, options=options, job=job, **others)
+        return predict_on_all(workload, batches=sizes, options=options, job=job, family_of=family_of, **others)
 
     is_one_job = job.requests_per_day is None and job.generation is None
     if not (is_auto(options.batch, mode=options.mode) and workload.batch_is_affine and is_one_job):
@@ -177,6 +186,11 @@ def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
     machines = [(device.gpu_count, device.network_bytes_per_s is not None) for device in devices]
     is_alone = {one: runs_as_it_is(gpu_count=one[0], has_network=one[1], asked=asked) for one in set(machines)}
     return [index for index, one in enumerate(machines) if is_alone[one]]
+
+
+def plan_gpus(options: Options) -> int:
+    """Return the GPUs of a copy of the model in the plan that was asked for; 1 if none was."""
+    return (options.tensor_parallel or 1) * (options.pipeline_parallel or 1) * (options.expert_parallel or 1)
 
 
 def spreading_of(options: Options, *, is_served: bool = False) -> Spreading:

@@ -24,10 +24,12 @@ from advisor.predict.served_pass import (
     PassWork,
     costs_of,
     engine_rates,
+    known_of,
     pass_times,
     pass_work,
 )
-from advisor.predict.step_memory import attribute, stored_bytes
+from advisor.predict.step_memory import attribute, stored_bytes, usable_bytes
+from advisor.predict.step_time import time_source
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Precision
 from advisor.records.engine import BatchLimits, DirectKernels, Engine
@@ -413,10 +415,12 @@ def predict_served(
     options: Options,
     asked: Spreading,
     lateness: Lateness | None = None,
+    family_of: Callable[[Plan], tuple[int, ...]] = lambda plan: (),
 ) -> Predictions:
     """Predict the requests in flight on each device at each concurrency, under the plan that answers most of them.
 
-    Plans that fit and keep the time limits come first. Raises `UsageError` if no machine can run what was asked.
+    Plans that fit and keep the time limits come first. Plans of different families, which `family_of` orders, are not
+    compared: the result has all batches once for each family. Raises `UsageError` if no machine can run what was asked.
     """
     generation = workload.generation
     if generation is None or generation.engine is None:
@@ -425,18 +429,22 @@ def predict_served(
     if asked.expert and not model.experts_per_token:
         raise UsageError(f"--expert-parallel: {workload.name} has no experts", hint="leave out --expert-parallel")
     precisions = [_precision_of(device, engine, generation, options) for device in devices]
-    best = _Best(devices, batches)
-    groups: dict[tuple[DeviceKind, Width, int, bool, bool, BatchLimits], list[int]] = {}
+    groups: dict[tuple[DeviceKind, Width, tuple[int, bool, bool], BatchLimits], list[int]] = {}
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is None:
             continue
         may_join = asked.max_machines > 1 and device.kind == "gpu" and device.network_bytes_per_s is not None
         is_linked = device.gpu_count == 1 or bool(device.nvlink_bytes_per_s or device.peer_link_bytes_per_s)
         machine = (device.gpu_count, may_join, is_linked)
-        key = (device.kind, width_of(precision), *machine, batch_limits(device, engine))
+        key = (device.kind, width_of(precision), machine, batch_limits(device, engine))
         groups.setdefault(key, []).append(index)
-    replicas = []
-    for (kind, width, gpu_count, may_join, is_linked, limits), members in groups.items():
+    plans_of = {
+        machine: list(_plans(workload, machine[0], may_join=machine[1], is_linked=machine[2], asked=asked))
+        for machine in {key[2] for key in groups}
+    }
+    families = sorted({family_of(plan) for plans in plans_of.values() for plan in plans})
+    best, replicas = _Best(devices, batches, family_count=len(families)), []
+    for (kind, width, machine, limits), members in groups.items():
         some = [devices[index] for index in members]
         rates = engine_rates(
             some,
@@ -448,12 +456,13 @@ def predict_served(
         )
         replicas.append(_Replicas(members=members, width=width, limits=limits, rates=rates))
         compute_from = _compute_bound_from(model, rates, width)
-        for plan in _plans(workload, gpu_count, may_join=may_join, is_linked=is_linked, asked=asked):
+        for plan in plans_of[machine]:
             best.take(
                 members,
+                families.index(family_of(plan)),
                 _offered(
                     model, plan, some, kind=kind, width=width, rates=rates, limits=limits,
-                    batches=batches, engine=engine, compute_from=compute_from, members=members, lateness=lateness,
+                    batches=batches, compute_from=compute_from, members=members, lateness=lateness,
                 ),
             )  # fmt: skip
     if groups and not best.plans:
@@ -465,6 +474,44 @@ def predict_served(
         options=options,
         passes_at=lambda *at: _passes_at(model, best, replicas, *at),
     )
+
+
+def exchange_ratio(
+    workload: Workload,
+    device: Device,
+    *,
+    precision: Precision,
+    plan: Plan,
+    batch: int,
+    efficiencies: Sequence[Efficiency],
+) -> float:
+    """Return the share of a request's time in which the GPUs of the plan exchange results or wait for each other."""
+    generation = workload.generation
+    if generation is None or generation.engine is None:
+        raise ValueError(f"{workload.name} is not served by an engine")
+    engine = generation.engine
+    rates = engine_rates(
+        [device],
+        [precision],
+        engine=engine,
+        efficiencies=efficiencies,
+        weights=generation.weights,
+        kv_cache=generation.kv_cache,
+    )
+
+    def request_s(fabric: Fabric | None) -> float:
+        times = request_times(
+            ServedModel(workload, generation),
+            rates=rates,
+            width=width_of(precision),
+            in_flight=np.ceil(np.array([batch / plan.data])),
+            plan=plan,
+            fabric=fabric,
+            chunk_tokens=batch_limits(device, engine).max_num_batched_tokens,
+        )
+        return float((times.first_s + generation.decode_count * times.between_s).item())
+
+    return 1 - request_s(None) / request_s(fabric_of([device], plan)) if plan.gpu_count > 1 else 0.0
 
 
 def _precision_of(device: Device, engine: Engine, generation: Generation, options: Options) -> Precision | None:
@@ -538,7 +585,6 @@ def _offered(
     rates: EngineRates,
     limits: BatchLimits,
     batches: IndexArray,
-    engine: Engine,
     compute_from: FloatArray,
     members: Sequence[int],
     lateness: Lateness | None,
@@ -560,7 +606,7 @@ def _offered(
 
     times = under(plan)
     memory = memory_of_one(workload, plan, batches=in_flight, width=width, kind=kind).total
-    usable = engine.usable_ratio(kind) * np.array([device.memory_bytes for device in devices])[:, np.newaxis]
+    usable = np.array([usable_bytes(device, workload) for device in devices])[:, np.newaxis]
     is_possible = (batches >= plan.data) & (in_flight <= limits.max_num_seqs) & np.isfinite(times.first_s)
     shape = is_possible.shape
     first_s, between_s = np.broadcast_to(times.first_s, shape), np.broadcast_to(times.between_s, shape)
@@ -677,11 +723,12 @@ def _decoding(most: int) -> FloatArray:
 
 
 class _Best:
-    """The best plan so far for each device and batch, and its numbers."""
+    """The best plan so far for each device and batch, and its numbers; the batches of each family one after another."""
 
-    def __init__(self, devices: Sequence[Device], batches: IndexArray) -> None:
-        self.devices, self.batches = devices, batches
-        self.shape = (len(devices), len(batches))
+    def __init__(self, devices: Sequence[Device], batches: IndexArray, *, family_count: int) -> None:
+        self.devices, self.batches = devices, np.tile(batches, max(1, family_count))
+        self.batch_count, self.family_count = len(batches), family_count
+        self.shape = (len(devices), len(self.batches))
         self.plans: list[Plan] = []
         self.plan = np.zeros(self.shape, dtype=np.intp)
         self.rank = np.full((3, *self.shape), np.inf)
@@ -693,20 +740,21 @@ class _Best:
             **{name: np.zeros(self.shape) for name in USES},
         }
 
-    def take(self, members: Sequence[int], offered: tuple[Plan, Mapping[str, Any]]) -> None:
-        """Replace the entries for which the offered plan is better."""
+    def take(self, members: Sequence[int], family: int, offered: tuple[Plan, Mapping[str, Any]]) -> None:
+        """Replace the entries of the family for which the offered plan is better."""
         plan, values = offered
+        columns = slice(family * self.batch_count, (family + 1) * self.batch_count)
         if plan not in self.plans:
             self.plans.append(plan)
-        rank, held = values["rank"], self.rank[:, members]
+        rank, held = values["rank"], self.rank[:, members, columns]
         is_better = precedes(rank, held)
         is_better &= np.isfinite(values["step_s"]) | ~np.isfinite(held[0])
-        self.rank[:, members] = np.where(is_better, rank, held)
-        self.plan[members] = np.where(is_better, self.plans.index(plan), self.plan[members])
+        self.rank[:, members, columns] = np.where(is_better, rank, held)
+        self.plan[members, columns] = np.where(is_better, self.plans.index(plan), self.plan[members, columns])
         for name, value in values.items():
             if name != "rank":
                 mine = self.held.setdefault(name, np.full(self.shape, np.inf))
-                mine[members] = np.where(is_better, value, mine[members])
+                mine[members, columns] = np.where(is_better, value, mine[members, columns])
 
     def predictions(
         self,
@@ -724,10 +772,10 @@ class _Best:
         sources, runs = [], []
         for index, device in enumerate(self.devices):
             costs = costs_of(device, engine)
-            is_known = device.id in costs.fitted_on
+            known = known_of(device, engine)
             kernels = narrow_kernels(device, engine, generation)
             of_kernels = math.hypot(engine.vendor_log_spread(device), *(one.log_spread for one in kernels))
-            alone = costs.known_log_spread if is_known else costs.tpot_log_spread
+            alone = costs.known_log_spread if known == "device" else costs.tpot_log_spread
             spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)
             spreads[1, index] = math.hypot(costs.ttft_log_spread, of_kernels)
             spreads[2, index] = math.hypot(
@@ -735,9 +783,7 @@ class _Best:
                 engine.vendor_log_spread(device),
             )
             runs.append("; ".join(one.runs for one in kernels))
-            is_alike = device.generation in costs.fitted_generations or (device.kind == "cpu" and costs.fitted_on)
-            is_measured = is_known or (is_alike and device.part_of is None)
-            sources.append("fitted" if is_measured else "datasheet")
+            sources.append(time_source(device, is_fitted=known != "vendor"))
         step_s = held["step_s"]
         time_ratio = np.array([device.time_ratio for device in self.devices])[:, np.newaxis]
         is_possible = np.isfinite(step_s)
@@ -766,6 +812,11 @@ class _Best:
             is_tight=held["is_tight"],
             scaling=None
             if plans == (Plan(),)
-            else Scaling(plans=plans, plan=self.plan, efficiency_ratio=held["efficiency_ratio"]),
+            else Scaling(
+                plans=plans,
+                plan=self.plan,
+                efficiency_ratio=held["efficiency_ratio"],
+                family=np.repeat(np.arange(self.family_count), self.batch_count) if self.family_count > 1 else None,
+            ),
             tokens=tokens,
         )

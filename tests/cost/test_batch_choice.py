@@ -1,5 +1,6 @@
 """Which batch a device runs the job at: the smallest of about the least cost that is not tight in memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,9 @@ import pytest
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.records.answer import JobLimits
+from advisor.records.generation import Generation
+from advisor.records.prediction import Scaling
+from advisor.records.scale import Plan
 from tests.cost.toys import device, job, predictions
 
 SLOW = device("slow")
@@ -36,3 +40,26 @@ def test_a_tight_batch_is_chosen_only_if_no_other_fits() -> None:
     assert chosen(tight=(True, False, False)) == 16
     assert chosen([[0.3, 0.505, 1.0]], tight=(False, True, True)) == 8  # 20 % more than the least, and safe
     assert chosen(tight=(True, True, True)) == 8
+
+
+def test_a_family_of_plans_counts_only_if_it_costs_less() -> None:
+    # One machine takes 1.0 s for 8 requests; two together take 0.6 s, which is 1.2 s of one machine, or 0.45 s.
+    def machines(two_s: float, *, per_second: float) -> int:
+        families = Scaling(
+            plans=(Plan(), Plan(machines=2, tensor=2)),
+            plan=np.array([[0, 1]]),
+            efficiency_ratio=np.ones((1, 2)),
+            family=np.array([0, 1]),
+        )
+        found = predictions(SLOW, step_s=[[1.0, two_s]], batches=(8, 8), scaling=families)
+        load = replace(job(), requests_per_day=int(86400 * per_second), max_utilization=1.0) if per_second else job()
+        load = replace(load, generation=Generation(prompt_tokens=10, output_tokens=10))
+        return int(choose_batches(found, job=load).index[0]) + 1
+
+    assert machines(0.6, per_second=0) == 1
+    assert machines(0.45, per_second=0) == 2
+    assert machines(0.5, per_second=0) == 1
+    # 7 requests a second need one machine of 8 a second, and a group of two whatever it gives.
+    assert machines(0.45, per_second=7) == 1
+    # 17 a second need three machines, or one group of 17.8 a second.
+    assert machines(0.45, per_second=17) == 2

@@ -136,6 +136,59 @@ def test_the_times_are_those_of_the_machines_found_however_the_search_ended(most
     assert found.times.first_s[1, 1] <= most_s
 
 
+def with_families() -> Predictions:
+    """The slow device, and plans of two machines of which each pass takes 0.4 of the time."""
+    alone, tokens = predicted(), predicted().tokens
+    assert tokens is not None
+
+    def twice(times_s: np.ndarray) -> np.ndarray:
+        return np.concatenate([times_s, 0.4 * times_s], axis=1)[:1]
+
+    def both(devices: IndexArray, batches: IndexArray) -> EnginePasses:
+        found = passes_at(devices, batches % 3)
+        return replace(found, pass_s=found.pass_s * np.where(batches < 3, 1.0, 0.4)[:, np.newaxis, np.newaxis])
+
+    step_s = twice(alone.step_s)
+    nothing = np.zeros((1, 6))
+    return predictions(
+        SLOW,
+        step_s=step_s,
+        batches=(1, 4, 16, 1, 4, 16),
+        tokens=TokenTimes(
+            first_s=twice(tokens.first_s),
+            between_s=twice(tokens.between_s),
+            pass_s=twice(tokens.pass_s),
+            compute_bound_from=nothing + np.inf,
+            kv_cache_bytes=nothing,
+            weight_bytes=nothing,
+            passes_at=both,
+        ),
+        scaling=Scaling(
+            plans=(Plan(), Plan(machines=2, tensor=2)),
+            plan=np.array([[0, 0, 0, 1, 1, 1]]),
+            efficiency_ratio=np.ones((1, 6)),
+            family=np.array([0, 0, 0, 1, 1, 1]),
+        ),
+    )
+
+
+def test_another_family_of_plans_never_needs_more_machines_and_may_need_fewer() -> None:
+    # Passes of the second family take 0.4 of the time on twice the machines: it carries more load per machine, but
+    # each of its groups is two machines, which a small load does not fill.
+    gains = []
+    for per_second, most_s in [(1.0, 0.2), (4.0, 0.1), (8.0, 0.07), (8.0, 0.2), (20.0, 0.1), (20.0, 0.05), (60.0, 1.0)]:
+        asked = service(per_second, max_ttft_s=most_s, ttft_of="p99")
+        machines = []
+        for found in (replace(predicted(), scaling=None), with_families()):
+            choice = choose_batches(found, job=asked)
+            assert choice.fewest is not None
+            joined = 1 if found.scaling is None else 1 + (choice.index[0] >= 3)
+            machines.append(choice.fewest.counts[0] * joined)
+        gains.append(machines[0] - machines[1])
+    assert min(gains) == 0
+    assert max(gains) > 0
+
+
 @pytest.mark.parametrize("order", [[1, 2], [2, 1]])
 def test_all_of_the_machines_that_work_together_count(order: list[int]) -> None:
     apart, together = (float(fewest([batch], 0.04).counts[1]) for batch in (1, 2))

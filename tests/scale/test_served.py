@@ -11,9 +11,12 @@ import pytest
 from advisor.errors import UsageError
 from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.predict.served_pass import COEFFICIENTS
+from advisor.predict.time_breakdown import EXCHANGE, explain_step
 from advisor.predict.weights import with_kv_cache, with_weights
+from advisor.records.answer import Interval
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device
 from advisor.records.engine import BatchLimits, DirectKernels, Engine, NarrowKernel, PassCosts
+from advisor.records.explained_step import PredictedStep
 from advisor.records.generation import CacheFormat, Generation, WeightFormat
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions, TokenTimes
@@ -27,6 +30,7 @@ from advisor.scale.served import (
     _stage_links,
     batch_limits,
     engine_precision,
+    exchange_ratio,
     expert_exchange_s,
     part_of_generation,
     predict_served,
@@ -398,6 +402,16 @@ def test_drafts_help_while_weights_are_waited_for_and_hurt_where_computing_is() 
     assert speedup[0, 1] < 1
 
 
+def test_the_weights_of_a_draft_model_are_a_part_of_those_of_the_model() -> None:
+    # 8 MB of weights in fp32 are 4 MB in half, and of a drafter that takes 0.1 of a pass 0.4 MB.
+    plain, drafted, looked_up = (
+        memory_of_one(workload, Plan(), batches=np.ones(1), width="half")
+        for workload in (generation(), drafting(4, 0.7, 0.1), drafting(4, 0.7))
+    )
+    assert (drafted.total.mid - plain.total.mid).tolist() == pytest.approx([4e5])
+    assert looked_up.total.mid.tolist() == plain.total.mid.tolist()
+
+
 def test_without_drafts_nothing_is_compared() -> None:
     _, tokens = predicted([1, 8])
     assert tokens.undrafted_between_s is None
@@ -435,6 +449,47 @@ def test_tensor_parallel_gpus_divide_a_pass_and_sum_twice_in_each_block() -> Non
     # which they wait for each other.
     assert free.pass_s[0, 0] == pytest.approx(decode_us(1) / 2 * 1e-6)
     assert tokens.between_s[0, 0] == pytest.approx((decode_us(1) / 2 + 4 * (2 + 0.02 + 5)) * 1e-6)
+
+
+def test_a_part_of_a_request_passes_between_the_gpus_of_a_plan() -> None:
+    # One request: 10 passes and that of its prompt. Each has 4 all-reduces, in one shot of 2 us at 100 GB/s: of 2 kB in
+    # decode and of 200 kB, 2 us more, for a prompt; 200 kB in two shots would take twice as long.
+    precision = engine_precision(TWO, ENGINE, Options())
+    found, _ = predicted([1], on=TWO, asked=Spreading(tensor=2))
+
+    def ratio(plan: Plan) -> float:
+        return exchange_ratio(generation(), TWO, precision=precision, plan=plan, batch=1, efficiencies=[efficiency()])
+
+    exchanged_s = 4 * (PASSES * 2.02 + 4.0) * 1e-6
+    assert ratio(Plan(tensor=2)) == pytest.approx(exchanged_s / found.step_s[0, 0])
+    assert ratio(Plan()) == 0.0
+
+
+def test_of_a_plan_the_part_of_one_gpu_is_explained() -> None:
+    # Two copies on two GPUs each: 4 of 8 requests on a GPU, with half of each of two matrices of 1000 x 1000. For each
+    # request 100 tokens of the prompt and 10 of the answer take 2 x 2e6 FLOP: 1.76 GFLOP, and a GPU does half of them.
+    on = device(gpu_count=4, nvlink_bytes_per_s=1e11)
+    step = PredictedStep(
+        batch=8,
+        precision="bf16",
+        step_s=Interval(mid=1.0, low=0.9, high=1.1),
+        bound="compute",
+        time_source="fitted",
+        plan=Plan(data=2, tensor=2),
+        exchange_s=0.1,
+    )
+    explained, alone = (
+        explain_step(generation(), one, name="toy", device=on, efficiencies=[efficiency()])
+        for one in (step, replace(step, batch=4, plan=None, exchange_s=0.0))
+    )
+    families, whole = ({group.name: group for group in one.families} for one in (explained, alone))
+    assert families["matmul"].flops == pytest.approx(0.88e9)
+    assert families[EXCHANGE].time_s == 0.1
+    assert families[EXCHANGE].bound == "communication"
+    assert sum(group.time_s for group in explained.families) == pytest.approx(1.0)
+    # A GPU has one of two heads of keys and values: half of the cache, and of the queries.
+    assert whole["attention"].moved_bytes == pytest.approx(2 * families["attention"].moved_bytes)
+    assert whole["attention"].flops == pytest.approx(2 * families["attention"].flops)
 
 
 def test_the_efficiency_of_a_plan_is_its_share_of_perfect_scaling() -> None:
@@ -566,6 +621,28 @@ def test_one_machine_is_taken_where_it_is_enough() -> None:
     found, _ = predicted([1], on=NETWORKED, asked=Spreading(max_machines=2))
     assert found.scaling is not None
     assert found.scaling.plans[found.scaling.plan[0, 0]].machines == 1
+
+
+def test_each_family_of_plans_has_all_batches() -> None:
+    apart = predict_served(
+        generation(),
+        devices=[DEVICE, NETWORKED],
+        efficiencies=[efficiency()],
+        batches=np.array([1, 4]),
+        options=Options(precision="half", compile="compile"),
+        asked=Spreading(max_machines=2),
+        family_of=lambda plan: (plan.machines,),
+    )
+    assert apart.batches.tolist() == [1, 4, 1, 4]
+    assert apart.scaling is not None
+    assert apart.scaling.family is not None
+    assert apart.scaling.family.tolist() == [0, 0, 1, 1]
+    machines = np.array([plan.machines for plan in apart.scaling.plans])[apart.scaling.plan[1]]
+    assert machines.tolist() == [1, 1, 2, 2]
+    assert apart.fits.tolist() == [[True, True, False, False], [True] * 4]  # a machine without a network stays alone
+    for place, machine_count in ((0, 1), (2, 2)):
+        exactly, _ = predicted([1, 4], on=NETWORKED, asked=Spreading(machines=machine_count, max_machines=2))
+        assert apart.step_s[1, place : place + 2].tolist() == exactly.step_s[0].tolist()
 
 
 def test_machines_hand_on_their_layers_over_the_network() -> None:
