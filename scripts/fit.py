@@ -71,8 +71,8 @@ OWN_LOG = 0.03
 """Own ratios of a device that differ less from 1 in log are not written."""
 INTEGRATED = frozenset({"radeon-780m"})
 """GPUs without memory of their own: their bandwidth is that of the laptop, which nobody described."""
-WRITTEN_ELSEWHERE = ("wholesteps", "neuroncore")
-"""Parts of the names of efficiency files by `scripts/fit_calibration_start.py` and `scripts/fit_neuron.py`."""
+WRITTEN_ELSEWHERE = ("wholesteps", "neuroncore", "apple")
+"""Parts of the names of the efficiency files that `fit_calibration_start.py`, `fit_neuron.py` and `fit_apple.py` write."""
 LOCKBOX = "lockbox"
 EVERY = 4
 """One timm net in four is fitted; the other three are for testing."""
