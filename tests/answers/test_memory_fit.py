@@ -301,12 +301,12 @@ def test_fits_takes_the_flags_of_memory_only() -> None:
 
 def test_fits_checks_this_machines_first_gpu_if_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine(gpus=(gpu("Tesla T4", memory_bytes=15e9),))
-    monkeypatch.setattr("advisor.api.this_machine", lambda: here)
+    monkeypatch.setattr("advisor.answers.memory_fit.this_machine", lambda: here)
     found = advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4))
     assert (found.available_bytes, found.fits) == (15e9, True)
-    monkeypatch.setattr("advisor.api.this_machine", machine)
+    monkeypatch.setattr("advisor.answers.memory_fit.this_machine", machine)
     assert advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4)).available_bytes == 32e9
-    monkeypatch.setattr("advisor.api.this_machine", lambda: machine(gpus=(gpu("Unheard Of 9000"),)))
+    monkeypatch.setattr("advisor.answers.memory_fit.this_machine", lambda: machine(gpus=(gpu("Unheard Of 9000"),)))
     with pytest.raises(UsageError, match="Unheard Of 9000"):
         advisor.fits(nn.Linear(4, 4), torch.zeros(2, 4))
 
