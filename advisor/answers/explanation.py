@@ -34,7 +34,7 @@ from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
 from advisor.report.device_notes import part_notes, stack_notes
-from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text, not_measured_text
+from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.served import exchange_ratio
 
@@ -229,11 +229,6 @@ def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArr
         generation = question.workload.generation
         if generation is not None and (missing := generation.missing_kernels(machine.device)):
             raise UsageError(no_kernels_text(missing, generation, on=machine.name), hint=OTHER_FORMATS)
-        if machine.device.stack is not None:
-            raise UsageError(
-                f"{machine.name}: {not_measured_text(machine.device.name)}",
-                hint="choose another device: docs/accelerators.md says what was measured",
-            )
         raise UsageError(
             f"{machine.name} has no unit for {options.precision}, or no kernels for the step",
             hint="choose another precision or device",

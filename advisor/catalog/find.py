@@ -16,7 +16,7 @@ from advisor.records.price import Catalog, ExchangeRate
 _OTHER_DEVICES = ("cpu", "gpu", LOCAL)
 """The values of `--device` other than names of devices."""
 
-_BRANDS = ("nvidia", "amd", "intel", "aws", "apple", "habana", "tesla", "geforce", "instinct", "radeon")
+_BRANDS = ("nvidia", "amd", "intel", "aws", "apple", "tesla", "geforce", "instinct", "radeon")
 """Optional words in names: torch reports "NVIDIA A100-SXM4-40GB" and "Tesla T4"."""
 
 _LEADING_BRANDS = re.compile(rf"^(?:{'|'.join(_BRANDS)})+")
@@ -31,7 +31,7 @@ _HERE = re.compile(r"mps|cuda(:\d+)?|xpu(:\d+)?")
 """torch's names of devices of this machine."""
 _NOT_PREDICTED: Mapping[str, str] = {
     r"tpu|trillium|^v[56][ep]$": "no published step says what XLA's programs reach on Google's TPUs",
-    r"gaudi1?$|habana|hpu": "of Intel's Gaudi cards, gaudi2 and gaudi3 are predicted",
+    r"gaudi|habana|hpu": "the published speeds of Intel's Gaudi are lower limits of unknown software",
     r"^arc|xpu|battlemage|alchemist": "too few steps on Intel's GPUs are published to know an interval",
     r"trainium[23]|trn[23]": "no step on one core of Trainium 2 or 3 is published; trainium1-core is predicted",
     r"inferentia1|inf1": "Inferentia 1 has another core than Inferentia2; inferentia2-core is predicted",

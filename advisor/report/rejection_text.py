@@ -82,14 +82,6 @@ def no_kernels_text(missing: Iterable[str], generation: Generation | None, *, on
     return f"{generation.engine.name} has no kernels for {formats} on {on}"
 
 
-def not_measured_text(device: str) -> str:
-    """Return why a device that needs software of its own does not run the step."""
-    return (
-        f"no such step was measured on {device}: only inference on AWS's cores and training on Gaudi, in bf16 and "
-        "without decoding"
-    )
-
-
 def _no_kernels(cause: Cause, generation: Generation | None) -> str:
     return no_kernels_text(cause.missing_kernels, generation, on=cause.what)
 
@@ -138,7 +130,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     ),
     "no-device-profile": _always("{what}"),
     "no-native-precision": _no_kernels,
-    "not-measured": lambda cause, _: not_measured_text(cause.what),
+    "not-measured": _always("only inference in bf16, without decoding, was measured on {what}"),
     "unknown-vcpus": _always("its number of vCPUs is not known, so the time to load data cannot be predicted"),
     "does-not-fit": _does_not_fit,
     "over-latency": _over("takes", _TIME_FLAGS["over-latency"], units.format_duration),

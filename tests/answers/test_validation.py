@@ -247,12 +247,3 @@ def test_a_wrong_file_or_bound_is_a_usage_error(folder: Path, capsys: pytest.Cap
     assert run(["validate", "--measurements", str(folder / "mine.csv"), "--max-mape", "20%"]) == ExitCode.USAGE
     assert_says(capsys.readouterr().err, "error:", "--max-mape:", "'20%'", "hint:", "0.2")
     assert run(["validate"]) == ExitCode.USAGE
-
-
-@pytest.mark.slow
-def test_the_published_steps_of_text_models_on_gaudi_are_within_the_interval_of_an_unfitted_vendor() -> None:
-    accuracy = validation.validate([Path("tests/data/measured/gaudi/steps.csv")], Options(no_local=True))
-
-    text = [row for row in accuracy.predicted if row.family.startswith("hf:") and row.family != "hf:vit"]
-    assert len(text) == 6
-    assert all(row.low_s <= row.measurement.step_s <= row.high_s for row in text)

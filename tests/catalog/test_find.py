@@ -106,7 +106,8 @@ def test_decoration_alone_names_no_device(shipped: Catalog) -> None:
     [
         ("tpu-v5e", "TPUs"),
         ("Google TPU v6e", "TPUs"),
-        ("Intel Gaudi", "gaudi2"),
+        ("gaudi2", "Gaudi"),
+        ("Intel Gaudi 3", "Gaudi"),
         ("arc-a770", "Intel"),
         ("Intel Arc B580", "Intel"),
         ("trainium2", "trainium1-core"),

