@@ -72,7 +72,7 @@ OWN_LOG = 0.03
 INTEGRATED = frozenset({"radeon-780m"})
 """GPUs without memory of their own: their bandwidth is that of the laptop, which nobody described."""
 WRITTEN_ELSEWHERE = ("wholesteps", "neuroncore", "apple")
-"""Parts of the names of the efficiency files that `fit_calibration_start.py`, `fit_neuron.py` and `fit_apple.py` write."""
+"""Parts of the names of files that `fit_calibration_start.py`, `fit_neuron.py` and `fit_apple.py` write."""
 LOCKBOX = "lockbox"
 EVERY = 4
 """One timm net in four is fitted; the other three are for testing."""
