@@ -31,6 +31,9 @@ _TORCHTUNE_MODELS: Mapping[str, str] = {
 _TORCHTUNE_LAYERS = {"output_proj": "o_proj"}
 _TORCHTUNE_MLP = ("gate_proj", "up_proj", "down_proj")
 _HINT = "write the value that you mean as a flag, and remove the key"
+_BITS_HINT = "remove the key for frozen weights in 16 bits, or write 4 bits"
+_ACCELERATE = "distributed_type"
+"""A key of Accelerate's launch files."""
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -42,6 +45,12 @@ def read_recipe(path: Path) -> Recipe:
     for mark, read in _TRAINERS.items():
         if mark in documents[0].values:
             return read(keys)
+    if _ACCELERATE in documents[0].values:
+        raise ProfileError(
+            "a launch file of Accelerate names no model",
+            where=str(path),
+            hint="name the script that it launches: `advise train.py --run --gpus N --sharding zero3`",
+        )
     raise ProfileError(
         f"no trainer's file: none of the keys {', '.join(_TRAINERS)}",
         where=str(path),
@@ -117,7 +126,7 @@ def _axolotl(keys: _Keys) -> Recipe:
     if keys.flag("load_in_4bit") and method == "lora":
         method = "qlora"
     if keys.flag("load_in_8bit"):
-        raise keys.root["load_in_8bit"].error("weights in 8 bits are not predicted", hint=_HINT)
+        raise keys.root["load_in_8bit"].error("weights in 8 bits are not predicted", hint=_BITS_HINT)
     targets = ("all-linear",) if keys.flag("lora_target_linear") else keys.names("lora_target_modules")
     is_liger = any("liger" in name.lower() for name in keys.names("plugins"))
     sharding = _deepspeed(keys) or ("zero3" if keys.get("fsdp") or keys.get("fsdp_config") else None)
@@ -148,7 +157,7 @@ def _llama_factory(keys: _Keys) -> Recipe:
     method = keys.chosen("finetuning_type", {"lora": "lora", "full": "full"}, "lora")
     bits = keys.count("quantization_bit")
     if bits not in (None, 4):
-        raise keys.root["quantization_bit"].error(f"weights in {bits} bits are not predicted", hint=_HINT)
+        raise keys.root["quantization_bit"].error(f"weights in {bits} bits are not predicted", hint=_BITS_HINT)
     if method == "lora" and bits == 4:
         method = "qlora"
     targets = keys.names("lora_target") or ("all",)

@@ -4,17 +4,19 @@ torch's own mode imports the whole compiler in its constructor (0.6 s on top of 
 in its cache of known calls costs as much as a meta kernel. Calls without a fast path go to torch's own mode.
 """
 
+import gc
 import importlib
 import importlib.util
 import os
 import sys
 import types
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table, meta_table
-from torch._subclasses.fake_impls import has_meta, op_implementations_checks
+from torch._subclasses.fake_impls import has_meta, index_tensor, op_implementations_checks
 from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
@@ -40,6 +42,15 @@ _PLAIN_TYPES = (
 )
 
 
+_MARKS = ("disable", "allow_in_graph", "assume_constant_result")
+"""Decorators of torch's compiler that do nothing outside compilation."""
+_RARELY_CALLED = (
+    ("torch._dynamo.utils", "is_compile_supported"),  # imported by torchvision
+    ("torch._dynamo._trace_wrapped_higher_order_op", "TransformGetItemToIndex"),  # by transformers
+)
+"""Functions of torch's compiler that libraries import, as (module, name)."""
+
+
 class _NotPlainError(Exception):
     """Raised for an argument that only torch's own mode handles: a real tensor, a constant, a symbol, an object."""
 
@@ -49,12 +60,19 @@ class QuickFakeMode(FakeTensorMode):
 
     _answers: dict[Any, _Answer | None]
     _shapes: dict[Any, Any]
+    _attributes: dict[str, Any]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
     @classmethod
     def create(cls) -> "QuickFakeMode":
         """Return the mode, without importing torch._dynamo unless it is already imported."""
-        if "torch._dynamo" not in sys.modules:
-            _stand_in_for_dynamo()
+        stand_in_for_dynamo()
+        if torch.distributed.is_available():
+            # Otherwise some operators import it within the step, which would hold its tensors as below.
+            importlib.import_module("torch.distributed.tensor")
         return cls.create_beside_the_compiler()
 
     @classmethod
@@ -63,7 +81,14 @@ class QuickFakeMode(FakeTensorMode):
         mode = cls(allow_non_fake_inputs=True)
         mode._answers = {}
         mode._shapes = {}
+        mode._attributes = dict(vars(FakeTensor(mode, torch.empty((), device="meta"), _CPU)))
         return mode
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Answer operators with a fast path without torch's own preparations."""
+        if self._answers.get(func) is None:
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
+        return self._cached_dispatch_impl(func, types, args, kwargs or {})
 
     def _cached_dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func not in self._answers:
@@ -142,9 +167,16 @@ class QuickFakeMode(FakeTensorMode):
         if known is None:
             return None
         shape, stride, dtype = known
-        with in_kernel_invocation_manager(self):
-            meta = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-        return FakeTensor(self, meta, _CPU)
+        return self._fake(torch.empty_strided(shape, stride, dtype=dtype, device="meta"))
+
+    def _fake(self, meta: torch.Tensor) -> FakeTensor:
+        """Return a fake CPU tensor with the metadata of `meta`, faster than the constructor of FakeTensor."""
+        fake = torch.Tensor._make_subclass(
+            FakeTensor, meta, meta.requires_grad, dispatch_device=True, device_for_backend_keys=_CPU
+        )
+        torch._C._set_throw_on_mutable_data_ptr(fake)
+        vars(fake).update(self._attributes)
+        return fake
 
 
 def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
@@ -217,10 +249,19 @@ def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: d
         return torch.empty(shape, dtype=first.dtype)
 
 
+def _index(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer an index of integers, whose result's shape follows from theirs; torch's mode answers one by a mask."""
+    if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]):
+        return NotImplemented
+    return index_tensor(mode, func, *args, **kwargs)
+
+
 @passes_arguments_on
 def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with in_kernel_invocation_manager(mode):
         result = func(*args, **kwargs)
+    if type(result) is torch.Tensor and args and type(args[0]) is FakeTensor and "device" not in kwargs:
+        return mode._fake(result)
     flat = [*args, *kwargs.values()]
     flat = [leaf for value in flat for leaf in (value if isinstance(value, (list, tuple)) else (value,))]
     return mode.wrap_meta_outputs_with_default_device_logic(result, func, flat, device=kwargs.get("device"))  # type: ignore[arg-type]
@@ -228,6 +269,7 @@ def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwar
 
 _OWN_ANSWERS: dict[str, _Answer] = {
     "aten::_grouped_mm": _grouped_mm,
+    "aten::index.Tensor": _index,
     # torch's mode computes the strides of a view in Python, because sizes may be symbols. That is slower.
     "aten::view": _run_meta_kernel,
     "aten::_unsafe_view": _run_meta_kernel,
@@ -235,34 +277,48 @@ _OWN_ANSWERS: dict[str, _Answer] = {
 """By operator name, because an older torch may lack some of the operators."""
 
 
-def _stand_in_for_dynamo() -> None:
-    """Let FakeTensorMode read torch._dynamo's settings without importing the compiler.
+def stand_in_for_dynamo() -> None:
+    """Keep torch._dynamo from being imported until it is needed, unless it is imported already.
 
-    The mode needs the settings module; dispatch and optimizers call `disable` and `graph_break`, which do nothing
-    outside compilation. A bare package provides these; any other attribute imports the real package.
+    FakeTensorMode needs the settings module; dispatch and optimizers call `disable` and `graph_break`, which do nothing
+    outside compilation. A bare package provides these, and what libraries need at their import. Any other attribute
+    imports the real package.
     """
+    if "torch._dynamo" in sys.modules:
+        return
     package = types.ModuleType("torch._dynamo")
     package.__path__ = [os.path.join(os.path.dirname(torch.__file__), "_dynamo")]
     package.__file__ = os.path.join(package.__path__[0], "__init__.py")
-    package.__dict__["disable"] = lambda function, *_, **__: function
+    package.__dict__.update(dict.fromkeys(_MARKS, _marked))
     package.__dict__["graph_break"] = lambda *_, **__: None
+    stand_ins = {"torch._dynamo": package}
 
-    def load_real(name: str) -> Any:
-        if name.startswith("__") and name != "__path__":
+    def load_real(module: str, name: str) -> Any:
+        if name.startswith("__") and (module, name) != ("torch._dynamo", "__path__"):
             raise AttributeError(name)
         if sys.modules.get("torch._dynamo") is package:
+            for stand_in in stand_ins:
+                del sys.modules[stand_in]
             _import_dynamo(instead_of=package)
-        return getattr(sys.modules["torch._dynamo"], name)
+        return getattr(importlib.import_module(module), name)
 
-    package.__dict__["__getattr__"] = load_real
-    sys.modules["torch._dynamo"] = package
+    for module, function in _RARELY_CALLED:
+        stand_ins[module] = types.ModuleType(module)
+        stand_ins[module].__dict__[function] = lambda *args, _of=(module, function): load_real(*_of)(*args)
+    for module, stand_in in stand_ins.items():
+        stand_in.__dict__["__getattr__"] = partial(load_real, module)
+    sys.modules |= stand_ins
     importlib.import_module("torch._dynamo.config")
     del package.__path__  # importing any other submodule then imports the real package
 
 
+def _marked(fn: Any = None, *_: Any, **__: Any) -> Any:
+    """Return the function unchanged, or the decorator that does so."""
+    return _marked if fn is None else fn
+
+
 def _import_dynamo(*, instead_of: types.ModuleType) -> None:
     """Import the real torch._dynamo and keep submodules that were already imported, which torch 2.6 reads from it."""
-    del sys.modules["torch._dynamo"]
     spec = importlib.util.find_spec("torch._dynamo")
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError("torch._dynamo")
@@ -273,3 +329,4 @@ def _import_dynamo(*, instead_of: types.ModuleType) -> None:
     with torch._C._EnableTorchFunction():  # torch 2.6 needs this to find its own methods during the import
         spec.loader.exec_module(dynamo)
     torch._dynamo = dynamo
+    gc.collect()  # `torch.fx.wrap` leaves cycles that hold the frames of the import's callers, and so a step's tensors

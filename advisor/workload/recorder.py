@@ -253,7 +253,13 @@ class Recorder(TorchDispatchMode):
         self._record_operator(operator, args, kwargs, result)
         return result
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled during a trace
+
     def _record_operator(self, operator: _Operator, args: Any, kwargs: Any, result: Any) -> None:
+        if operator.is_view and self._observe is None:
+            return
         named = dict(zip(operator.argument_names, args, strict=False)) | kwargs
         written = [tensor for name in operator.written_names for tensor in _tensors(named.get(name))]
         outputs = list(_tensors(result)) or written  # foreach operators return nothing

@@ -212,7 +212,9 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
     from advisor.workload.file import workload_to_json
     from advisor.workload.no_weights import weights_left_out
     from advisor.workload.one_process import one_process
+    from advisor.workload.quick_fake_mode import stand_in_for_dynamo
 
+    stand_in_for_dynamo()
     count: dict[str, Any] = {}
     with cuda_redirected(), weights_left_out() as notes, nullcontext() if request.run else one_process():
         if request.run:

@@ -105,6 +105,7 @@ def test_a_file_of_torchtune_says_how_it_fine_tunes(tmp_path: Path) -> None:
         ("model: resnet50", "recipe.yaml:1: model"),
         (TORCHTUNE + "dataset: [alpaca]", "recipe.yaml:16: dataset"),
         ("instances: {}", "recipe.yaml"),
+        ("distributed_type: FSDP", "recipe.yaml: a launch file of Accelerate"),
     ],
 )
 def test_a_value_that_is_not_predicted_is_named_with_its_line(tmp_path: Path, text: str, named: str) -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -108,8 +108,13 @@ PROGRAMS = {
     "interpolation": trained(lambda: nn.Upsample(scale_factor=2, mode="bilinear"), 2, 3, 4, 4),
     "dtypes": trained(lambda: Calls(lambda self, x: (x.half().float() * x.double()).bfloat16() + (x > 0)), 4, 6),
     "complex": trained(lambda: Calls(lambda self, x: torch.fft.ifft(torch.fft.fft(x).conj()).abs()), 4, 6),
+    "index": trained(lambda: Calls(lambda self, x: x[rows(2, 1), rows(3)] + x[:, rows(3)][rows(2)]), 4, 6),
     "scalars": trained(lambda: Calls(lambda self, x: 1 / (2 - x) ** 2 + torch.arange(6) + torch.tensor(2.0)), 4, 6),
 }  # fmt: skip
+
+
+def rows(*shape):
+    return torch.zeros(shape, dtype=torch.int64)
 
 
 def viewed(x):
@@ -201,6 +206,13 @@ def test_results_of_a_known_call_are_tensors_of_their_own():
         assert x.add_(1) is x
 
 
+def test_a_fake_tensor_has_the_attributes_that_torchs_constructor_gives():
+    with QuickFakeMode.create() as mode:
+        results = [torch.zeros(3), torch.zeros(3).view(1, 3), torch.zeros(3) + 1, torch.zeros(3) + 1]
+        expected = vars(FakeTensor(mode, torch.empty(3, device="meta"), torch.device("cpu")))
+    assert [vars(result) for result in results] == [expected] * 4
+
+
 def test_a_real_tensor_is_taken_as_a_fake_one():
     real = torch.ones(3)
     with QuickFakeMode.create():
@@ -273,7 +285,7 @@ def test_values_are_not_there():
 
 
 def run_python(code):
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -323,3 +335,45 @@ with mode:
     print(tuple((double(torch.ones(2)) + triple(torch.ones(2))).shape))
 """
     assert run_python(code).strip() == "(2,)"
+
+
+def test_decorators_of_the_compiler_work_before_a_trace():
+    code = """
+import torch
+from advisor.workload.quick_fake_mode import stand_in_for_dynamo
+stand_in_for_dynamo()
+@torch._dynamo.allow_in_graph
+@torch.compiler.disable(recursive=False)
+def double(x):
+    return x * 2
+print(double(torch.ones(2)).tolist(), torch._dynamo.utils.counters is not None)
+"""
+    assert run_python(code).strip() == "[2.0, 2.0] True"
+
+
+def test_a_compiler_that_is_imported_within_a_step_leaves_its_memory_as_it_is():
+    code = """
+import gc
+import sys
+import torch
+from torch import nn
+from advisor.workload.file import workload_to_json
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.trace import trace
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+    def forward(self, x):
+        large = self.layer(x).expand(64, -1, -1).exp()
+        torch._dynamo.is_compiling()
+        return large.mean((0, 2))
+
+loaded = LoadedModel(name="m", model=Net(), make_inputs=lambda batch: ((torch.rand(batch, 8),), {}), batch=2)
+gc.disable()  # as the child process does
+before = "torch._dynamo.eval_frame" in sys.modules
+traced = [workload_to_json(trace(loaded, mode="training", batch=None, isolated=True)) for _ in range(2)]
+print(before, "torch._dynamo.eval_frame" in sys.modules, traced[0]["memory"] == traced[1]["memory"])
+"""
+    assert run_python(code).strip() == "False True True"

@@ -1,6 +1,7 @@
 """Models by name from torchvision, timm and Hugging Face configs, each where the package is installed."""
 
 import json
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -258,3 +259,35 @@ def test_branches_of_timm_are_fused_if_asked_for() -> None:
 def test_a_form_that_timm_lacks_is_refused(source: str, mode: Mode) -> None:
     with pytest.raises(LoadError, match=source.partition("+")[2]):
         load(f"timm:{source}", mode=mode, specs=())
+
+
+def test_a_hugging_face_model_is_built_without_the_compiler_and_packages_it_does_not_use(tmp_path):
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8, "intermediate_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1, "num_attention_heads": 2}))
+    code = f"""
+import sys
+from advisor.workload.quick_fake_mode import stand_in_for_dynamo
+from advisor.workload.sources import load
+from advisor.workload.trace import trace
+stand_in_for_dynamo()
+print(trace(load("hf:{tmp_path}", mode="training", specs=()), mode="training", batch=None, isolated=True).method)
+unused = ("torch._dynamo.eval_frame", "torchvision", "accelerate", "scipy.optimize", "sklearn")
+print([name for name in unused if name in sys.modules])
+"""
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert finished.stdout.splitlines() == ["fake", "[]"], finished.stderr
+
+
+def test_torchvision_is_imported_without_the_compiler():
+    code = """
+import sys
+from advisor.workload.quick_fake_mode import stand_in_for_dynamo
+from advisor.workload.sources.installed import require
+stand_in_for_dynamo()
+require("torchvision")
+print("torch._dynamo.eval_frame" in sys.modules)
+from torchvision.ops.roi_align import is_compile_supported
+print(is_compile_supported("mps"), "torch._dynamo.eval_frame" in sys.modules)
+"""
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert finished.stdout.splitlines() == ["False", "False True"], finished.stderr

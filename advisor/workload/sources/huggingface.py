@@ -2,8 +2,9 @@
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from torch import nn
 from advisor.errors import LoadError, did_you_mean
 from advisor.files.regular_file import read_regular_file
 from advisor.records.workload import Attention, Mode
+from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.model_config import find_config
+from advisor.workload.patching import Patch, patched
 from advisor.workload.sources.installed import require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
@@ -36,6 +39,13 @@ _AUDIO_SAMPLES = 16_000
 """One second at the 16 kHz that speech models take."""
 _ATTENTION = {"eager": "eager", "fused": "sdpa"}
 """Forms of attention -> transformers' names for them."""
+_UNNEEDED = (
+    "is_accelerate_available", "is_scipy_available", "is_sklearn_available", "is_torch_distributed_available",
+    "is_torchvision_available",
+)  # fmt: skip
+"""transformers' tests for packages that it needs for image processing, losses of detectors and several processes."""
+_BASES = ("video_utils", "PreTrainedModel", "GenerationMixin")
+"""What the models of transformers import."""
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 
 Makers = dict[str, Callable[[int], torch.Tensor]]
@@ -90,10 +100,23 @@ def load(
 
 
 def quiet_transformers() -> Any:
-    """Return the transformers package, set to stay quiet."""
-    transformers = require("transformers")
-    transformers.logging.set_verbosity_error()
+    """Return the transformers package, set to stay quiet, and without packages that take as long to import as torch."""
+    with patched_on_import({"transformers.utils.import_utils": _listed_once}):
+        transformers = require("transformers")
+        transformers.logging.set_verbosity_error()
+        places = (transformers.utils, transformers.utils.import_utils)
+        with patched((place, name, lambda *_: False) for place in places for name in _UNNEEDED if hasattr(place, name)):
+            for name in _BASES:
+                getattr(transformers, name, None)  # imports it; older releases lack some
     return transformers
+
+
+def _listed_once(module: Any) -> Iterator[Patch]:
+    """Let transformers read its own files once: its cache holds fewer folders than it has, so it reads all twice."""
+    function = "create_import_structure_from_path"
+    read = getattr(getattr(module, function, None), "__wrapped__", None)
+    if read is not None:
+        yield module, function, cache(read)
 
 
 def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
