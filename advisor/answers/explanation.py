@@ -134,7 +134,7 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
     served = question.workload.generation is not None
     if quote.plan is not None and not served:  # one pass of one of the GPUs that share a step, without communication
         batches = np.array([_pass_batch(quote, quote.plan)], dtype=np.intp)
-        return _step_at(_predictions(machine, question, batches=batches), 0, options=options)
+        return _step_at(predictions_on(machine, question, batches=batches), 0, options=options)
     step = PredictedStep(
         batch=quote.batch,
         precision=quote.precision,
@@ -184,7 +184,7 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
         raise UsageError(
             f"--loader-s-per-sample: how many vCPUs {machine.name} has is not known", hint="name an instance"
         )
-    predictions = _predictions(machine, question, batches=batches_of(workload, options))
+    predictions = predictions_on(machine, question, batches=batches_of(workload, options))
     choice = choose_batches(predictions, job=replace(job, limits=JobLimits(), requests_per_day=None))
     at = int(choice.index[0])
     if not choice.is_possible[0]:
@@ -196,7 +196,7 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
     return _under_plan(_step_at(predictions, at, options=options), plan_at(predictions, (0, at)), machine, question)
 
 
-def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
+def predictions_on(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
     options = question.options
     if question.workload.generation is not None:
@@ -268,6 +268,9 @@ def saving_changes(quote: Quote, recommendation: Recommendation, question: Quest
     catalog = question.catalog
     same_offer = replace(catalog, offers=tuple(offer for offer in catalog.offers if offer.id == quote.id), rejected=())
     alone = replace(question.without_machine(), catalog=same_offer)
+    # Other names in the options would not be found among one offer.
+    nothing_named = replace(alone.options, provider=(), region=(), tier=(), device=(), arch=(), instance=())
+    alone = replace(alone, options=nothing_named)
     best_of_kind: dict[ChangeKind, Change] = {}
     for kind, alternative in _alternatives(quote, _of_same_size(alone, recommendation)):
         changed = rank(alternative).best

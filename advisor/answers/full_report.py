@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor import __version__
 from advisor.answers.break_even import break_even
-from advisor.answers.explanation import explain
+from advisor.answers.explanation import explain, predictions_on
 from advisor.answers.memory_fit import device_memory
 from advisor.answers.ranking import rank
 from advisor.catalog.overlay import shipped_profiles
@@ -19,15 +19,12 @@ from advisor.cost.leading import best_of
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, quoted_machine
 from advisor.errors import NothingFitsError
 from advisor.predict.batches import batch_candidates
-from advisor.predict.step_time import predict_as_asked
 from advisor.question.record import Question
 from advisor.records.answer import BatchPoint, Quote, Recommendation
 from advisor.records.break_even_curves import BreakEven
 from advisor.records.machine import LOCAL, Machine
-from advisor.records.options import Options
 from advisor.records.price import Catalog, Price
 from advisor.records.report_contents import AccuracyGroup, DeviceDetail, PriceSource, Report, Role
-from advisor.records.workload import Workload
 
 
 def report(question: Question, *, today: date | None = None, with_break_even: bool = True) -> Report:
@@ -63,7 +60,7 @@ _Subject: TypeAlias = tuple[Role, Quote, NamedMachine]
 
 
 def _details(question: Question, recommendation: Recommendation) -> tuple[DeviceDetail, ...]:
-    workload, options, catalog = question.workload, question.options, question.catalog
+    workload, catalog = question.workload, question.catalog
     subjects = list(_subjects(recommendation, question.machine, catalog))
     if not subjects:
         return ()
@@ -72,7 +69,7 @@ def _details(question: Question, recommendation: Recommendation) -> tuple[Device
         on=[LOCAL if role == "at hand" else quote.id for role, quote, _ in subjects],
         recommendation=recommendation,
     )
-    batches = _batch_points(workload, options, subjects, catalog)
+    batches = _batch_points(question, subjects)
     return tuple(
         DeviceDetail(
             role=role,
@@ -89,7 +86,8 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
     rented = [quote for quote in recommendation.quotes if quote.provider != LOCAL]
     roles: Sequence[tuple[Role, str]] = (("best GPU", "gpu"), ("best CPU", "cpu"))
     for role, kind in roles:
-        best = best_of(quote for quote in rented if quote.device.kind == kind and quote.plan is None)
+        some = (quote for quote in rented if quote.device.kind == kind)
+        best = best_of(quote for quote in some if quote.plan is None or recommendation.job.generation)
         if best is not None:
             yield role, best, quoted_machine(best, catalog)
     here = recommendation.at_hand
@@ -97,22 +95,17 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
         yield "at hand", here, machine_at_hand(here, machine, catalog)
 
 
-def _batch_points(
-    workload: Workload, options: Options, subjects: Sequence[_Subject], catalog: Catalog
-) -> list[tuple[BatchPoint, ...]]:
+def _batch_points(question: Question, subjects: Sequence[_Subject]) -> list[tuple[BatchPoint, ...]]:
     """Return the step of every device at the batch sizes of `--batch auto`; nothing if only one size is known."""
+    workload = question.workload
     if not workload.batch_is_affine:
         return [()] * len(subjects)
-    asked = batch_candidates("auto", mode=options.mode, source_batch=workload.batch)
+    asked = batch_candidates("auto", mode=question.options.mode, source_batch=workload.batch)
     batches = np.union1d(asked, [quote.batch for _, quote, _ in subjects])
-    found = predict_as_asked(
-        workload,
-        devices=[machine.device for _, _, machine in subjects],
-        efficiencies=catalog.efficiencies,
-        batches=batches,
-        options=options,
-    )
-    return [batch_points(found, row, usd_per_hour=quote.usd_per_hour) for row, (_, quote, _) in enumerate(subjects)]
+    return [
+        batch_points(predictions_on(machine, question, batches=batches), 0, usd_per_hour=quote.usd_per_hour)
+        for _, quote, machine in subjects
+    ]
 
 
 def _break_even(question: Question) -> BreakEven | None:

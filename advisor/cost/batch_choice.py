@@ -1,6 +1,7 @@
 """Chooses the batch size at which each device runs the job."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,11 +44,12 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     servers = server_counts(predictions, job=job)
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
     allowed = keeps_all(limits, among=predictions.fits)
-    together, counts = machines_together(predictions), None
+    together, counts, latency_s = machines_together(predictions), None, predictions.step_s
     if job.requests_per_day is not None:
-        counts = instance_counts(
-            np.where(allowed, predictions.step_s, np.inf), batch=predictions.batches, servers=servers, job=job
-        )
+        load: dict[str, Any] = {"batch": predictions.batches, "servers": servers, "job": job}
+        step_s = np.where(allowed, predictions.step_s, np.inf)
+        counts = instance_counts(step_s, **load)
+        latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
     machine_s = predictions.step_s * together / predictions.batches if counts is None else counts * together
     candidates = []
     for of_family in _families(predictions):
@@ -56,7 +58,9 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
             safe = some & ~predictions.is_tight
             some = np.where(np.any(safe, axis=1, keepdims=True), safe, some)
         if counts is not None:
-            index = _fastest_of_fewest(predictions, counts, allowed=some, servers=servers, job=job)
+            machines = np.where(some, counts * together, np.inf)
+            fewest = machines <= TOLERATED_RATIO * machines.min(axis=1, keepdims=True)
+            index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
         elif job.generation is not None:
             index = _knee(predictions, some)
         else:
@@ -88,24 +92,6 @@ def _least_time(predictions: Predictions, allowed: BoolArray, *, job: Job) -> In
     must_be_fastest = job.objective in ("time", "co2") or any(most is not None for most in of_job)
     most_s = np.min(job_s, axis=1, keepdims=True) * (1.0 if must_be_fastest else TOLERATED_RATIO)
     index: IndexArray = np.argmax(job_s <= most_s, axis=1)
-    return index
-
-
-def _fastest_of_fewest(
-    predictions: Predictions, counts: FloatArray, *, allowed: BoolArray, servers: FloatArray, job: Job
-) -> IndexArray:
-    """Return the index of the batch with the lowest 99th percentile of those that need about the fewest instances."""
-    machines = np.where(allowed, counts * machines_together(predictions), np.inf)
-    fewest = machines <= TOLERATED_RATIO * machines.min(axis=1, keepdims=True)
-    latency_s = latencies_s(
-        np.where(allowed, predictions.step_s, np.inf),
-        batch=predictions.batches,
-        servers=servers,
-        instance_counts=np.where(allowed, counts, np.inf),
-        job=job,
-        tail=P99_TAIL,
-    )
-    index: IndexArray = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
     return index
 
 

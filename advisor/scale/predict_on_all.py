@@ -98,7 +98,7 @@ def predict_with_growing_batches(
     by_copy = bool(percentile_limits(job))
 
     def family_of(plan: Plan) -> tuple[int, ...]:
-        return plan.machines, plan.tensor * plan.pipeline * plan.expert if by_copy else 0
+        return (plan.machines, *((plan.tensor, plan.pipeline, plan.expert) if by_copy else ()))
 
     def predict_at(sizes: IndexArray) -> Predictions:
         return predict_on_all(workload, batches=sizes, options=options, job=job, family_of=family_of, **others)

@@ -100,6 +100,11 @@ def test_an_offer_outside_the_ranking_is_explained_as_its_like_within(source: st
     assert alone.step_s.mid == pytest.approx(min(alike))
 
 
+def test_one_of_several_instances_that_are_asked_for_is_explained(source: str) -> None:
+    (step,) = explain_source(source, Options(instance=("g4dn.xlarge", "c7a.xlarge"), no_local=True)).steps
+    assert step.job_usd is not None
+
+
 def test_named_devices_come_in_their_order(explain: Explain) -> None:
     steps = explain("--on", "g4dn.xlarge", "--on", "aws c7a.xlarge", "--on", "Tesla T4", "--on", "aws-graviton3@4")[
         "steps"

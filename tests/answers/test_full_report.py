@@ -45,6 +45,26 @@ def test_the_best_of_each_kind_is_shown_in_detail() -> None:
     assert (shown.made_on, shown.break_even) == ("2026-03-01", None)
 
 
+def test_a_served_model_is_shown_as_the_engine_runs_it_also_on_several_gpus() -> None:
+    served = Options(
+        prompt_tokens=256,
+        output_tokens=32,
+        concurrency="16",
+        tensor_parallel=2,
+        instance=("g6.12xlarge", "m7i.8xlarge"),
+        no_local=True,
+    )
+    config = Path(__file__).parents[2] / "examples/configs/llama3_8b.json"
+    question = question_from_source(f"hf:{config}", served, read_machine=None)
+    (detail,) = report(question, with_break_even=False).details
+    assert detail.quote.plan is not None
+    assert (detail.step.step_s, detail.step.plan) == (detail.quote.step_s, detail.quote.plan)
+    assert 0 < detail.step.exchange_s < detail.step.step_s.mid
+    (point,) = (point for point in detail.batches if point.batch == 16)
+    assert point.step_s.mid == pytest.approx(detail.quote.step_s.mid)
+    assert point.ttft_s == pytest.approx(detail.quote.tokens.ttft_s.mid if detail.quote.tokens else None)
+
+
 def test_an_offer_that_may_not_head_the_answer_is_not_the_best_of_its_kind() -> None:
     old = replace(GPU_OFFER, id="acme/us-1/old", instance="old", prices=(price(0.001, date="2024-01-01"),))
     spread = PriceSpread(log_spread=0.1, n=0, basis="assumed", source="by hand")

@@ -11,6 +11,7 @@ import pytest
 
 from advisor.answers.memory_fit import memory_fit
 from advisor.answers.ranking import rank
+from advisor.errors import UsageError
 from advisor.question.from_source import question_from_source
 from advisor.question.record import Question
 from advisor.records.options import Options
@@ -72,6 +73,25 @@ def test_a_served_model_has_the_part_of_the_memory_that_its_engine_takes_in_both
     assert (small.verdict, large.verdict) == ("does not fit", "fits")
     assert small.largest_batch_at_most < 32 <= large.largest_batch
     assert large.peak_bytes == ranking.quotes[0].peak_memory_bytes
+
+
+@pytest.mark.parametrize("asked", [{"tensor_parallel": 4}, {"tensor_parallel": 2, "pipeline_parallel": 2}])
+def test_a_plan_that_is_asked_for_has_the_same_memory_in_both(asked: dict[str, Any]) -> None:
+    served = Options(
+        prompt_tokens=1024, output_tokens=256, concurrency="32", instance=("g5.48xlarge",), no_local=True, **asked
+    )
+    of_plan = question_from_source(f"hf:{ROOT}/examples/configs/llama3_8b.json", served, read_machine=None)
+    (quote,) = rank(of_plan).quotes
+    (found,) = memory_fit(of_plan, on=("g5.48xlarge",)).devices
+    assert found.plan == quote.plan
+    assert found.plan is not None
+    assert found.plan.tensor * found.plan.pipeline == 4
+    assert found.peak_bytes == quote.peak_memory_bytes
+    assert found.verdict == "fits"
+    sizes = {device.device.count for device in memory_fit(of_plan).devices}
+    assert sizes == {8}  # of the machines on offer, with all of their GPUs
+    with pytest.raises(UsageError, match="1 GPU in a machine, and the plan needs groups of 4"):
+        memory_fit(of_plan, on=("g5.xlarge",))
 
 
 @pytest.mark.parametrize("source", SOURCES)
