@@ -46,9 +46,9 @@ SMALL_BYTES = 24 * 2**30
 _COLORS = {"CPU": "#0072b2", "small GPU": "#e69f00", "large GPU": "#d55e00"}
 """As the report's series; told apart with every kind of colour blindness."""
 _GRIDS = (
-    ("Prompts of 1,024 tokens", 1024, False),
-    ("Prompts of 8,192 tokens", 8192, False),
-    ("Prompts of 1,024 tokens, within 2 s and 100 ms", 1024, True),
+    ("Requests a day, prompts of 1,024 tokens", 1024, False),
+    ("Requests a day, prompts of 8,192 tokens", 8192, False),
+    ("The same of 1,024 tokens, within 2 s and 100 ms", 1024, True),
 )
 _DECADES = 8
 _WIDTH, _LEFT, _TOP, _COLUMN, _ROW, _GAP = 464, 56, 68, 50, 22, 66

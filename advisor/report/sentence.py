@@ -135,8 +135,8 @@ def certainty(recommendation: Recommendation) -> Iterator[str]:
             yield rivals
         if not recommendation.alternatives and best.time_source == "datasheet" and best.may_lead:
             is_known = any(one.time_source != "datasheet" and one.price_is_trusted for one in recommendation.quotes)
-            why = ": it leads by the upper end of its cost" if is_known else ", nor on any other in the ranking"
-            yield f"Nothing was measured on its device's generation{why}."
+            why = ": it leads by the upper end of its cost" if is_known else ", nor that of any other in the ranking"
+            yield f"No measurement backs its time{why}."
     if recommendation.alternatives:
         if best is not None:
             yield "No offer whose price and prediction can be trusted keeps the limits."
@@ -310,7 +310,7 @@ def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
         cost = f"{money_interval(unit.of(quote.job_usd), rate=rate)} per {unit.name} {samples_noun(job.generation)}"
     return (
         f"Perhaps {better}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), {cost}; "
-        "nothing was measured on its device's generation, so time a step there first."
+        "no measurement backs its time, so time a step there first."
     )
 
 
@@ -494,8 +494,8 @@ def table_details(rows: Sequence[RankedQuote]) -> tuple[str, ...]:
         )
     if not all(quote.is_candidate for quote in quotes):
         notes.append(
-            "? does not head the answer: its price is too old or its list too uncertain, nothing was measured on its "
-            "device's generation, or a machine of fewer devices costs less with its start-up."
+            "? does not head the answer: its price is too old or its list too uncertain, no measurement backs its "
+            "time, or a machine of fewer devices costs less with its start-up."
         )
     if any(row.has_front_mark for row in rows):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")

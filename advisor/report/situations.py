@@ -112,7 +112,7 @@ def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
         ),
         column("p99" if is_service else "time", lambda one: units.format_duration(one.quote.time_s)),
     )
-    notes = ("? its price is too old, or nothing was measured on its device's generation.",)
+    notes = ("? its price is too old, or no measurement backs its time.",)
     has_doubt = any(_doubt(one.quote) for one in recommendation.alternatives)
     yield table_of(
         recommendation.alternatives, columns, title="Closest to the limits", notes=notes if has_doubt else ()
