@@ -15,18 +15,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import advisor.records.billing
-import advisor.records.device
-import advisor.records.energy
-import advisor.records.engine
-import advisor.records.price
 from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
 from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
-from advisor.records.price import (
-    Catalog,
-)
+from advisor.records.price import Catalog
 
 _OWN_FILE = 0o600
 """Readable only by this user, because overlays may contain confidential prices."""
@@ -39,16 +32,8 @@ def content_key(files: Iterable[Path]) -> str:
 
     Raise `ProfileError` for a file that cannot be read.
     """
-    records = (
-        advisor.records.billing,
-        advisor.records.device,
-        advisor.records.energy,
-        advisor.records.engine,
-        advisor.records.price,
-    )
-    code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(record.__file__)) for record in records))
     digest = hashlib.sha256()
-    for file in (*code, *files):
+    for file in (*_code(), *files):
         try:
             content = read_regular_file(file)
         except OSError as error:
@@ -57,6 +42,11 @@ def content_key(files: Iterable[Path]) -> str:
         digest.update(f"{file} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def _code() -> Iterable[Path]:
+    advisor = Path(__file__).parents[1]
+    return sorted(file for room in ("catalog", "records") for file in (advisor / room).glob("*.py"))
 
 
 def read_cached(folder: Path, *, key: str) -> Catalog | None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from advisor.catalog.cache import catalog_from_json, catalog_to_json, content_key, read_cached, write_cached
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
-from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
+from advisor.records.price import Catalog, ExchangeRate, Offer, Price
+from advisor.records.rejection import Rejection
 
 EMPTY = Catalog(gpus={}, cpus={}, efficiencies=(), offers=(), rejected=(), overlays=())
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
