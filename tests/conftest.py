@@ -27,6 +27,12 @@ def own_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "subprocess", subprocess)
 
 
+@pytest.fixture(scope="session")
+def filled_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder for tests that need not start with an empty one, so that the catalog is parsed once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How often and from which seed tests/reliability attacks, and the page that gets its figures."""
     parser.addoption("--attack-seed", type=int, default=0, help="seed of every random case")

@@ -7,6 +7,7 @@ cache file that is unreadable, truncated or invalid is ignored.
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -50,11 +51,14 @@ def _code() -> Iterable[Path]:
 
 
 def read_cached(folder: Path, *, key: str) -> Catalog | None:
-    """Return the catalog stored under `key`, or None if it is missing or damaged."""
+    """Return the catalog stored under `key`, or None if it is missing or damaged; it then counts as recently used."""
+    file = folder / f"catalog-{key}.json"
     try:
-        stored_digest, _, payload = read_regular_file(folder / f"catalog-{key}.json").partition(b"\n")
+        stored_digest, _, payload = read_regular_file(file).partition(b"\n")
     except OSError:
         return None
+    with contextlib.suppress(OSError):  # another user's folder
+        os.utime(file)
     if hashlib.sha256(payload).hexdigest().encode() != stored_digest:
         return None
     try:

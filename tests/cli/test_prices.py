@@ -32,9 +32,9 @@ exchange_rates: {EUR: {usd: 1.25, date: 2026-11-01}}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, filled_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(platformdirs, "user_config_path", lambda name: tmp_path / "config" / name)
-    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: filled_cache / name)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("COLUMNS", "120")
