@@ -1,8 +1,9 @@
-"""Writes docs/flags.md, the table of all flags, from the definitions of the commands.
+"""Writes docs/flags.md from the definitions of the commands, and the table of providers in docs/prices.md from theirs.
 
 python scripts/write_flag_docs.py
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import click
 
 from advisor.cli.commands import load_command
 from advisor.cli.main import DEFAULT_COMMAND, advise
+from advisor.refresh.providers import api_keys, provider_module, providers
 from advisor.report.as_markdown import escape
 
 TARGET = Path(__file__).parents[1] / "docs" / "flags.md"
+PRICES = TARGET.with_name("prices.md")
 HEADER = """# Flags
 
 Written by `scripts/write_flag_docs.py` from the commands' own definitions; do not edit. `recommend()` takes the flags
@@ -63,6 +66,16 @@ def _default(option: click.Option) -> str:
     return str(option.default) if has_default and not option.is_flag and not option.multiple else ""
 
 
+def price_docs(page: str) -> str:
+    """Return the page on prices with the table of the providers that can be refreshed."""
+    lines = []
+    for provider in providers():
+        module, key = provider_module(provider), api_keys().get(provider, "")
+        lines.append(f"| {provider} | {module.LISTS} | {module.KINDS} | {f'`{key}` ' if key else ''}|\n")
+    return re.sub(r"(?<=\|---\|---\|---\|---\|\n)(\|.*\n)+", "".join(lines), page)
+
+
 if __name__ == "__main__":
     TARGET.write_text(flag_docs(), encoding="utf-8")
-    print(f"wrote {TARGET}")
+    PRICES.write_text(price_docs(PRICES.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"wrote {TARGET} and {PRICES}")

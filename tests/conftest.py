@@ -1,17 +1,36 @@
-"""Declares the operators that torchvision imports, frees Hypothesis of time limits, and adds options of tests."""
+"""Declares the operators that torchvision imports, frees Hypothesis of time limits, starts the processes of traces as
+forks, and adds options of tests."""
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from advisor.workload import supervisor
 from advisor.workload.sources.installed import declare_torchvision_operators
+from tests.fork_server import ForkedProcess
 from tests.model_files import write  # noqa: F401 - the fixture
 
 declare_torchvision_operators()
 # Other programs may use the machine: a slow example is no failure.
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
+FORKING = SimpleNamespace(**{**vars(subprocess), "Popen": ForkedProcess})
+supervisor.subprocess = FORKING  # type: ignore[assignment]
+
+
+@pytest.fixture
+def own_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes of traces as the program does, each with an interpreter of its own."""
+    monkeypatch.setattr(supervisor, "subprocess", subprocess)
+
+
+@pytest.fixture(scope="session")
+def filled_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder for tests that need not start with an empty one, so that the catalog is parsed once."""
+    return tmp_path_factory.mktemp("cache")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

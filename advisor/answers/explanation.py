@@ -30,11 +30,11 @@ from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
+from advisor.records.rejection import OTHER_FORMATS, no_kernels_text
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
 from advisor.report.device_notes import part_notes, stack_notes
-from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.served import exchange_ratio
 

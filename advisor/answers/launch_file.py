@@ -24,7 +24,8 @@ from advisor.launch.shell_lines import pip_install, torch_install
 from advisor.records.answer import Job, Quote, QuotedDevice, Recommendation
 from advisor.records.device import Gpu
 from advisor.records.launch_task import FleetTask, LaunchMachine, LaunchTask, TaskFile
-from advisor.records.price import Catalog, Offer, Rejection, TorchWheel
+from advisor.records.price import Catalog, Offer, TorchWheel
+from advisor.records.rejection import Rejection
 from advisor.records.script import Script
 from advisor.report.amounts import interval_text
 from advisor.report.quote_columns import instance_label

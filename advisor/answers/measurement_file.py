@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from advisor.errors import LoadError, UsageError, did_you_mean
 from advisor.files.json_text import adapter_of
@@ -19,24 +19,41 @@ from advisor.workload.sources import kind_of
 
 RowT = TypeVar("RowT")
 
-_COLUMNS = tuple(field.name for field in fields(TimedStep))
-_OPTIONAL = frozenset(field.name for field in fields(TimedStep) if field.default is not MISSING)
 _RELEASE = re.compile(r"(\d+\.\d+)?")
-_MOST_BATCH = 10**9
+_MOST_COUNT = 10**9
 
 
 def read_measurements(path: Path) -> tuple[Measurement, ...]:
-    """Read a file of measurements; its columns may come in any order.
-
-    A cell of a column that has a default may be empty, or the whole column missing. Raises `UsageError`.
-    """
+    """Read a file of measured steps; raise `UsageError` as `read_rows`."""
+    steps = read_rows(path, TimedStep)
+    for step, line in steps:
+        if not _RELEASE.fullmatch(step.torch):
+            raise cell_error(path, line, "torch", found=step.torch, expected="it is a release of PyTorch, as 2.9")
+    columns = [field.name for field in fields(TimedStep)]
     return tuple(
-        _measurement(cells, path=path, line=line)
-        for cells, line in read_table(path, columns=_COLUMNS, optional=_OPTIONAL)
+        Measurement(**{name: getattr(step, name) for name in columns}, file=str(path), line=line)
+        for step, line in steps
     )
 
 
-def table_text(path: Path) -> str:
+def read_rows(path: Path, kind: type[RowT]) -> list[tuple[RowT, int]]:
+    """Return the rows of a table with their lines; its columns are the fields of `kind`, in any order.
+
+    A cell of a column that has a default may be empty, or the whole column missing. Raises `UsageError`, also for a
+    count or a number that is not above 0.
+    """
+    columns = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    optional = {field.name for field in fields(kind) if field.default is not MISSING}  # type: ignore[arg-type]
+    table = _read_table(path, columns=columns, optional=optional)
+    return [(_row(kind, cells, path=path, line=line), line) for cells, line in table]
+
+
+def has_column(path: Path, name: str) -> bool:
+    """Return whether a table has the column; raise `UsageError` for a file that cannot be read."""
+    return name in _table_text(path).partition("\n")[0].strip().split(",")
+
+
+def _table_text(path: Path) -> str:
     """Return the text of a table; raise `UsageError` for a file that cannot be read."""
     try:
         return read_regular_file(path).decode("utf-8-sig")
@@ -46,14 +63,14 @@ def table_text(path: Path) -> str:
         raise UsageError(f"{path}: not UTF-8 text", hint="save the table as CSV in UTF-8") from None
 
 
-def read_table(
+def _read_table(
     path: Path, *, columns: Sequence[str], optional: Collection[str]
 ) -> Iterator[tuple[Mapping[str, str], int]]:
     """Yield the given cells of each row with its line; raise `UsageError` for unknown columns, and for no rows.
 
     An empty cell of an optional column is left out.
     """
-    rows = csv.DictReader(StringIO(table_text(path), newline=""), strict=True)
+    rows = csv.DictReader(StringIO(_table_text(path), newline=""), strict=True)
     try:
         _check_columns(rows.fieldnames or (), path, columns=columns, optional=optional)
         for cells in rows:
@@ -105,33 +122,26 @@ def _check_columns(found: Sequence[str], path: Path, *, columns: Sequence[str], 
             raise UsageError(f"{path}:1: {name}: the column is missing", hint=all_columns)
 
 
-def read_row(kind: type[RowT], cells: Mapping[str, str], *, path: Path, line: int, **others: Any) -> RowT:
-    """Return the record in a row's cells and `others`; raise `UsageError` that names the cell if it is invalid."""
+def _row(kind: type[RowT], cells: Mapping[str, str], *, path: Path, line: int) -> RowT:
     from pydantic import ValidationError
 
+    def error(column: str, expected: str) -> UsageError:
+        return cell_error(path, line, column, found=cells.get(column, ""), expected=expected)
+
     try:
-        row: RowT = adapter_of(kind).validate_python({**cells, **others})  # type: ignore[arg-type] # a class
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        column = str(first["loc"][0])
-        raise cell_error(path, line, column, found=cells.get(column, ""), expected=first["msg"].lower()) from None
-    for column in ("model", "device", "source"):
-        if not cells[column]:
-            raise cell_error(path, line, column, found="", expected="it may not be empty")
+        row: RowT = adapter_of(kind).validate_python(cells)  # type: ignore[arg-type] # a class
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False, include_context=False)[0]
+        raise error(str(first["loc"][0]), first["msg"].lower()) from None
+    for column in cells:
+        value = getattr(row, column)
+        if value == "":
+            raise error(column, "it may not be empty")
+        if type(value) is int and not 1 <= value < _MOST_COUNT:
+            raise error(column, "it is a count from 1, below 1e9")
+        if isinstance(value, float) and not 0 < value < math.inf:
+            raise error(column, "it is a number above 0")
     return row
-
-
-def _measurement(cells: Mapping[str, str], *, path: Path, line: int) -> Measurement:
-    measurement = read_row(Measurement, {**cells, "line": str(line)}, path=path, line=line, file=str(path))
-    if not _RELEASE.fullmatch(measurement.torch):
-        raise cell_error(
-            path, line, "torch", found=cells.get("torch", ""), expected="it is a release of PyTorch, as 2.9"
-        )
-    if not 1 <= measurement.batch < _MOST_BATCH:
-        raise cell_error(path, line, "batch", found=cells.get("batch", ""), expected="it is a count from 1, below 1e9")
-    if not 0 < measurement.step_s < math.inf:
-        raise cell_error(path, line, "step_s", found=cells["step_s"], expected="it is a time in seconds above 0")
-    return measurement
 
 
 def cell_error(path: Path, line: int, column: str, *, found: str, expected: str) -> UsageError:

@@ -39,9 +39,9 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions
 from advisor.records.price import Catalog
+from advisor.records.rejection import OTHER_FORMATS, no_kernels_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
-from advisor.report.rejection_text import OTHER_FORMATS, no_kernels_text
 from advisor.scale.predict_on_all import plan_gpus, predict_on_all
 from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
 from advisor.scale.sharded_memory import memory_of_one

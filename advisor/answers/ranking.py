@@ -41,9 +41,9 @@ from advisor.records.flag_values import single_batch_of
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.rejection import local_notes, rejections
 from advisor.records.workload import Workload
 from advisor.report.device_notes import leading_devices, part_notes, stack_notes
-from advisor.report.rejection_text import local_notes, rejections
 from advisor.scale.context_sweep import sweep_contexts
 from advisor.scale.machine_sweep import sweep_machines
 from advisor.scale.memory_notes import memory_notes

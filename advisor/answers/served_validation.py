@@ -1,20 +1,13 @@
 """Predicts measured requests to served language models, for `advise validate`."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from advisor.answers.measurement_file import (
-    cell_error,
-    family_of,
-    read_row,
-    read_table,
-    source_beside,
-    table_text,
-)
+from advisor.answers.measurement_file import cell_error, family_of, has_column, read_rows, source_beside
 from advisor.catalog.find import find_device
 from advisor.devices.named_device import split_cores
 from advisor.errors import AdvisorError, UsageError
@@ -32,7 +25,7 @@ from advisor.records.workload import Workload
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.served import ServedModel
 from advisor.workload.spawn import ProfileRequest
-from advisor.workload.trace_many import OnProgress, trace_many
+from advisor.workload.trace_many import OnProgress, trace_many, workload_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,35 +83,20 @@ class ServedRun:
                 yield name, seconds  # type: ignore[misc]  # the keys are those of ServedMode
 
 
-_COLUMNS = tuple(field.name for field in fields(ServedRow))
-_OPTIONAL = frozenset(field.name for field in fields(ServedRow) if field.default is not MISSING)
-
-
 def is_served_table(path: Path) -> bool:
     """Return whether the file has rows of served models: one of its columns is `prompt_tokens`."""
-    return "prompt_tokens" in table_text(path).partition("\n")[0].split(",")
+    return has_column(path, "prompt_tokens")
 
 
 def read_served(path: Path) -> list[tuple[ServedRow, int]]:
     """Return the rows of a file of served models with their lines; raise `UsageError` for an invalid one."""
-    table = read_table(path, columns=_COLUMNS, optional=_OPTIONAL)
-    return [(_row(cells, path=path, line=line), line) for cells, line in table]
-
-
-def _row(cells: Mapping[str, str], *, path: Path, line: int) -> ServedRow:
-    row = read_row(ServedRow, cells, path=path, line=line)
-    least = {"prompt_tokens": 1, "output_tokens": 2, "concurrency": 1, "tensor_parallel": 1, "numa_nodes": 1}
-    for column, minimum in least.items():
-        value = getattr(row, column)
-        if value is not None and value < minimum:
-            raise cell_error(path, line, column, found=cells.get(column, ""), expected=f"it is a count from {minimum}")
-    for column in ("ttft_s", "tpot_s", "tokens_per_s", "watts_per_gpu", "memory_bytes_per_s"):
-        value = getattr(row, column)
-        if value is not None and not 0 < value < math.inf:
-            raise cell_error(path, line, column, found=cells.get(column, ""), expected="it is a number above 0")
-    if row.ttft_s is row.tpot_s is row.tokens_per_s is None:
-        raise UsageError(f"{path}:{line}: nothing was measured", hint="give ttft_s, tpot_s or tokens_per_s")
-    return row
+    rows = read_rows(path, ServedRow)
+    for row, line in rows:
+        if row.output_tokens < 2:
+            raise cell_error(path, line, "output_tokens", found=str(row.output_tokens), expected="it is a count from 2")
+        if row.ttft_s is row.tpot_s is row.tokens_per_s is None:
+            raise UsageError(f"{path}:{line}: nothing was measured", hint="give ttft_s, tpot_s or tokens_per_s")
+    return rows
 
 
 def prepare_served(
@@ -141,10 +119,8 @@ def prepare_served(
         found = traced[requests[file, row.model, row.prompt_tokens, row.output_tokens]]
         try:
             device = served_device(row, catalog)
-            if not isinstance(found, Workload):
-                raise found if isinstance(found, AdvisorError) else UsageError(str(found).strip().splitlines()[-1])
             options = Options(weights=row.weights, sampling=row.sampling)
-            workload, _ = as_served(found, options, engines=catalog.engines)
+            workload, _ = as_served(workload_of(found), options, engines=catalog.engines)
             prepared.append(ServedRun(row=row, file=str(file), line=line, device=device, workload=workload))
         except AdvisorError as error:
             prepared.append(_failed(row, file, line, reason=error.message))

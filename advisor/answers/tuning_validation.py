@@ -1,21 +1,13 @@
 """Predicts measured fine-tuning runs, their step times and peak memory, for `advise validate`."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from advisor.answers.accuracy_score import known_of
-from advisor.answers.measurement_file import (
-    cell_error,
-    family_of,
-    read_row,
-    read_table,
-    source_beside,
-    table_text,
-)
+from advisor.answers.measurement_file import family_of, has_column, read_rows, source_beside
 from advisor.catalog.find import find_device
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.capability import gpu_device
@@ -34,7 +26,7 @@ from advisor.records.workload import Workload
 from advisor.scale.parallel_step import spread_part
 from advisor.scale.sharded_memory import memory_of_one
 from advisor.workload.spawn import ProfileRequest
-from advisor.workload.trace_many import OnProgress, trace_many
+from advisor.workload.trace_many import OnProgress, trace_many, workload_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,33 +90,18 @@ class TuningRun:
         )
 
 
-_COLUMNS = tuple(field.name for field in fields(TuningRow))
-_OPTIONAL = frozenset(field.name for field in fields(TuningRow) if field.default is not MISSING)
-
-
 def is_tuning_table(path: Path) -> bool:
     """Return whether the file has fine-tuning runs: one of its columns is `finetune`."""
-    return "finetune" in table_text(path).partition("\n")[0].strip().split(",")
+    return has_column(path, "finetune")
 
 
 def read_tuning_runs(path: Path) -> list[tuple[TuningRow, int]]:
     """Return the rows of a file of fine-tuning runs with their lines; raise `UsageError` for an invalid one."""
-    table = read_table(path, columns=_COLUMNS, optional=_OPTIONAL)
-    return [(_row(cells, path=path, line=line), line) for cells, line in table]
-
-
-def _row(cells: Mapping[str, str], *, path: Path, line: int) -> TuningRow:
-    row = read_row(TuningRow, cells, path=path, line=line)
-    for column in ("lora_rank", "sequence", "batch", "accumulate", "gpus"):
-        if getattr(row, column) < 1:
-            raise cell_error(path, line, column, found=cells.get(column, ""), expected="it is a count from 1")
-    for column in ("step_s", "peak_bytes"):
-        value = getattr(row, column)
-        if value is not None and not 0 < value < math.inf:
-            raise cell_error(path, line, column, found=cells.get(column, ""), expected="it is a number above 0")
-    if row.step_s is row.peak_bytes is None and not row.ran_out:
-        raise UsageError(f"{path}:{line}: nothing was measured", hint="give step_s, peak_bytes or ran_out")
-    return row
+    rows = read_rows(path, TuningRow)
+    for row, line in rows:
+        if row.step_s is row.peak_bytes is None and not row.ran_out:
+            raise UsageError(f"{path}:{line}: nothing was measured", hint="give step_s, peak_bytes or ran_out")
+    return rows
 
 
 def _request(row: TuningRow, file: Path, *, timeout_s: float) -> ProfileRequest:
@@ -159,9 +136,7 @@ def prepare_tuning_runs(
             precision = resolve_precision(row.precision, device)
             if precision is None:
                 raise UsageError(f"{row.device} does not run {row.precision}", hint="correct the row")
-            if not isinstance(found, Workload):
-                raise found if isinstance(found, AdvisorError) else UsageError(str(found).strip().splitlines()[-1])
-            workload = _as_run(found, row)
+            workload = _as_run(workload_of(found), row)
             run = TuningRun(row=row, file=str(file), line=line, device=device, workload=workload, precision=precision)
             prepared.append(run)
         except AdvisorError as error:

@@ -42,7 +42,7 @@ from advisor.records.workload import Workload
 from advisor.workload.file import read_workload
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.torch_release import has_half_attention
-from advisor.workload.trace_many import OnProgress, Outcome, trace_many
+from advisor.workload.trace_many import OnProgress, Outcome, trace_many, workload_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,21 +210,20 @@ def _holds_at(outcome: Outcome, batch: int) -> bool:
 
 
 def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads) -> Run | FailedRow:
-    family = family_of(source_of(measurement))
-    device, workload = devices[measurement.device], workloads[measurement]
+    family, device = family_of(source_of(measurement)), devices[measurement.device]
     if isinstance(device, UsageError):
         return FailedRow(measurement=measurement, device=measurement.device, family=family, reason=device.message)
-    if isinstance(workload, Workload):
-        run = Run(measurement=measurement, family=family, device=device, workload=workload)
-        wanted = "inference" if measurement.mode == "inference" else "training"
-        if workload.mode != wanted:
-            return run.failed(f"{measurement.model} is a saved step of {workload.mode}, not of {wanted}")
-        if not _holds_at(workload, measurement.batch):
-            return run.failed(f"the step can be predicted at batch {workload.batch} alone, not at {measurement.batch}")
-        return run
-    # the last line of a traceback of our own code
-    reason = workload.message if isinstance(workload, AdvisorError) else str(workload).strip().splitlines()[-1]
-    return _failed(measurement, device, family=family, reason=reason)
+    try:
+        workload = workload_of(workloads[measurement])
+    except AdvisorError as error:
+        return _failed(measurement, device, family=family, reason=error.message)
+    run = Run(measurement=measurement, family=family, device=device, workload=workload)
+    wanted = "inference" if measurement.mode == "inference" else "training"
+    if workload.mode != wanted:
+        return run.failed(f"{measurement.model} is a saved step of {workload.mode}, not of {wanted}")
+    if not _holds_at(workload, measurement.batch):
+        return run.failed(f"the step can be predicted at batch {workload.batch} alone, not at {measurement.batch}")
+    return run
 
 
 def predict_runs(prepared: Iterable[Run | FailedRow], catalog: Catalog) -> list[PredictedRow | FailedRow]:

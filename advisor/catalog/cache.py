@@ -7,6 +7,7 @@ cache file that is unreadable, truncated or invalid is ignored.
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -15,18 +16,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import advisor.records.billing
-import advisor.records.device
-import advisor.records.energy
-import advisor.records.engine
-import advisor.records.price
 from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
 from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
-from advisor.records.price import (
-    Catalog,
-)
+from advisor.records.price import Catalog
 
 _OWN_FILE = 0o600
 """Readable only by this user, because overlays may contain confidential prices."""
@@ -39,16 +33,8 @@ def content_key(files: Iterable[Path]) -> str:
 
     Raise `ProfileError` for a file that cannot be read.
     """
-    records = (
-        advisor.records.billing,
-        advisor.records.device,
-        advisor.records.energy,
-        advisor.records.engine,
-        advisor.records.price,
-    )
-    code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(record.__file__)) for record in records))
     digest = hashlib.sha256()
-    for file in (*code, *files):
+    for file in (*_code(), *files):
         try:
             content = read_regular_file(file)
         except OSError as error:
@@ -59,12 +45,20 @@ def content_key(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+def _code() -> Iterable[Path]:
+    advisor = Path(__file__).parents[1]
+    return sorted(file for room in ("catalog", "records") for file in (advisor / room).glob("*.py"))
+
+
 def read_cached(folder: Path, *, key: str) -> Catalog | None:
-    """Return the catalog stored under `key`, or None if it is missing or damaged."""
+    """Return the catalog stored under `key`, or None if it is missing or damaged; it then counts as recently used."""
+    file = folder / f"catalog-{key}.json"
     try:
-        stored_digest, _, payload = read_regular_file(folder / f"catalog-{key}.json").partition(b"\n")
+        stored_digest, _, payload = read_regular_file(file).partition(b"\n")
     except OSError:
         return None
+    with contextlib.suppress(OSError):  # another user's folder
+        os.utime(file)
     if hashlib.sha256(payload).hexdigest().encode() != stored_digest:
         return None
     try:

@@ -8,7 +8,8 @@ from advisor.catalog.price_files import Machine, PriceRow
 from advisor.catalog.strict_yaml import Document
 from advisor.errors import ProfileError, did_you_mean
 from advisor.records.device import Cpu, Gpu
-from advisor.records.price import Offer, Rejection, RejectionCode, Tier
+from advisor.records.price import Offer, Tier
+from advisor.records.rejection import Rejection, RejectionCode
 
 _NOT_MEASURED = MeasuredInstance()
 

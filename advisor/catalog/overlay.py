@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -14,6 +15,16 @@ from advisor.records.price import Catalog
 
 OVERLAY_FILE = "advisor.yaml"
 _PACKAGE = Path(__file__).resolve().parent.parent
+_FOLDERS = {
+    "gpus": "devices/gpu", "cpus": "devices/cpu", "efficiencies": "efficiency", "engines": "engines",
+    "prices": "prices",
+}  # fmt: skip
+"""The folder of YAML files behind a field of a `Layer`."""
+_FILES = (
+    "gpu_parts", "billing", "extra_costs", "price_errors", "price_sources", "api_prices", "energy/gpu_power",
+    "energy/cpu_power", "energy/grid",
+)  # fmt: skip
+"""The single YAML files of a layer; each is the field of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +39,10 @@ class Layer:
     name: str
     gpus: tuple[Path, ...] = ()
     cpus: tuple[Path, ...] = ()
-    gpu_parts: Path | None = None
     efficiencies: tuple[Path, ...] = ()
     engines: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
+    gpu_parts: Path | None = None
     billing: Path | None = None
     extra_costs: Path | None = None
     price_errors: Path | None = None
@@ -40,18 +51,19 @@ class Layer:
     gpu_power: Path | None = None
     cpu_power: Path | None = None
     grid: Path | None = None
-    measured: Path | None = None
     wheels: Path | None = None
+    measured: Path | None = None
     own_rates: bool = False
 
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
-        yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.engines, *self.prices)
-        prices = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.api_prices)
-        single = (self.gpu_parts, *prices, self.gpu_power, self.cpu_power, self.grid, self.wheels)
-        yield from (file for file in single if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
+        for value in (getattr(self, one.name) for one in fields(self) if one.name != "measured"):
+            if isinstance(value, tuple):
+                yield from value
+            elif isinstance(value, Path):
+                yield value
 
 
 def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[Layer]:
@@ -100,8 +112,8 @@ def file_states(*, profiles: Path | None, prices: Sequence[Path]) -> FileStates:
 def shipped_layer() -> Layer:
     """Return the layer of the built-in files."""
     shipped = shipped_profiles()
-    layer = _folder_layer(shipped, name="", measured=shipped / "sparecores")
-    return replace(layer, wheels=shipped / "torch_wheels.yaml")
+    layer = _folder_layer(shipped, name="")
+    return replace(layer, measured=shipped / "sparecores", wheels=shipped / "torch_wheels.yaml")
 
 
 def shipped_profiles() -> Path:
@@ -117,33 +129,13 @@ def starter_overlay() -> str:
     return read_regular_file(Path(__file__).parent / "starter.yaml").decode()
 
 
-def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> Layer:
-
-    def present(name: str) -> Path | None:
-        return folder / name if os.path.lexists(folder / name) else None
-
-    return Layer(
-        name=name,
-        gpus=_yaml_files(folder / "devices/gpu"),
-        cpus=_yaml_files(folder / "devices/cpu"),
-        gpu_parts=present("gpu_parts.yaml"),
-        efficiencies=_yaml_files(folder / "efficiency"),
-        engines=_yaml_files(folder / "engines"),
-        prices=_yaml_files(folder / "prices"),
-        billing=present("billing.yaml"),
-        extra_costs=present("extra_costs.yaml"),
-        price_errors=present("price_errors.yaml"),
-        price_sources=present("price_sources.yaml"),
-        api_prices=present("api_prices.yaml"),
-        gpu_power=present("energy/gpu_power.yaml"),
-        cpu_power=present("energy/cpu_power.yaml"),
-        grid=present("energy/grid.yaml"),
-        measured=measured,
-    )
-
-
-def _yaml_files(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted(file for file in folder.glob("*") if file.suffix in (".yaml", ".yml")))
+def _folder_layer(folder: Path, *, name: str) -> Layer:
+    single = (folder / f"{file}.yaml" for file in _FILES)
+    found: dict[str, Any] = {file.stem: file for file in single if os.path.lexists(file)}
+    for field, place in _FOLDERS.items():
+        files = (folder / place).glob("*")
+        found[field] = tuple(sorted(file for file in files if file.suffix in (".yaml", ".yml")))
+    return Layer(name=name, **found)
 
 
 def load_catalog(*, profiles: Path | None = None, prices: Sequence[Path] = (), cwd: Path | None = None) -> Catalog:

@@ -33,7 +33,8 @@ from advisor.catalog.price_files import RENTED_KINDS, PriceRow, read_date
 from advisor.catalog.strict_yaml import Document, Node
 from advisor.errors import did_you_mean
 from advisor.records.billing import Extras
-from advisor.records.price import ExchangeRate, Offer, Price, PriceKind, Rejection
+from advisor.records.price import ExchangeRate, Offer, Price, PriceKind
+from advisor.records.rejection import Rejection
 
 TERM_KEYS = (
     "discounts", "markup_percent", "exclude", "only", "exchange_rates", "owned", "extras", "quota", "availability"

@@ -90,8 +90,8 @@ def advise() -> None:
       advise profile model.py --by module     where the FLOP and the bytes go
       advise explain model.py --on t4         where the time goes
       advise memory model.py --mode training  which devices have enough memory
-      eval "$(advise --completion bash)"      complete commands and flags with TAB
       advise breakeven model.py               where a CPU and a GPU cost the same
+      eval "$(advise --completion bash)"      complete commands and flags with TAB
 
     \b
     Environment:

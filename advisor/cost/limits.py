@@ -10,7 +10,7 @@ from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.service import least_p99_s
 from advisor.records.answer import Job, JobLimits
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, TokenTimes
-from advisor.records.price import Cause, RejectionCode
+from advisor.records.rejection import Cause, RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -20,7 +20,8 @@ from advisor.records.billing import Billing
 from advisor.records.energy import EnergyData
 from advisor.records.options import Objective
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
-from advisor.records.price import Cause, Offer, PricedOffer, Rejected, RejectionCode
+from advisor.records.price import Offer, PricedOffer, Rejected
+from advisor.records.rejection import Cause, RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

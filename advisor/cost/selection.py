@@ -9,18 +9,8 @@ from advisor.cost.price_trust import NO_ERRORS, price_trust
 from advisor.errors import UsageError, did_you_mean
 from advisor.records.answer import Quote
 from advisor.records.options import DropPrices, Options
-from advisor.records.price import (
-    Cause,
-    Offer,
-    Price,
-    PricedOffer,
-    PriceErrors,
-    PriceKind,
-    PriceMark,
-    PriceSource,
-    Rejected,
-    RejectionCode,
-)
+from advisor.records.price import Offer, Price, PricedOffer, PriceErrors, PriceKind, PriceMark, PriceSource, Rejected
+from advisor.records.rejection import Cause, RejectionCode
 
 _MARK_CODES: dict[PriceMark, RejectionCode] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
 _SHOWN_PAGES = 2

@@ -12,7 +12,7 @@ from advisor.cost.engine_queue import TAILS, QueueTimes, queue_times
 from advisor.cost.service import MOST_SPARE, machines_together, requests_per_s
 from advisor.records.answer import Job
 from advisor.records.prediction import EnginePasses, FloatArray, IndexArray, Predictions
-from advisor.records.price import RejectionCode
+from advisor.records.rejection import RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from advisor.predict.capability import fleet_of
 from advisor.records.answer import Quote
 from advisor.records.device import Device
 from advisor.records.machine import Machine
-from advisor.records.price import Catalog, Offer, Rejection
+from advisor.records.price import Catalog, Offer
+from advisor.records.rejection import Rejection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

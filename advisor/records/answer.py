@@ -9,7 +9,8 @@ from advisor.records.displayed import Displayed
 from advisor.records.energy import Grid, Watts
 from advisor.records.generation import Generation
 from advisor.records.options import Objective, Statistic
-from advisor.records.price import ApiPrice, ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier, TorchWheel
+from advisor.records.price import ApiPrice, ExchangeRate, PriceBasis, PriceKind, PriceMark, Tier, TorchWheel
+from advisor.records.rejection import Rejection
 from advisor.records.scale import Plan
 from advisor.records.workload import Mode
 

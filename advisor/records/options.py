@@ -86,7 +86,9 @@ class Options:
         "else fp16 on tensor cores); with --prompt-tokens, same as half: the whole model in bf16 if native, else in "
         "fp16 on GPUs, else in fp32",
     )
-    batch: str = _flag("", "global batch size; auto: the cheapest for each device", metavar="N|N,M|A..B|auto")
+    batch: str = _flag(
+        "", "global batch size (over all GPUs); auto: the cheapest for each device", metavar="N|N,M|A..B|auto"
+    )
     prompt_tokens: int | None = _flag(None, "LLM serving (hf: models): prompt tokens per request", metavar="N")
     output_tokens: int | None = _flag(
         None,
@@ -227,7 +229,7 @@ class Options:
     )
     loader_workers: int | None = _flag(
         None,
-        "processes that load data, by default one per vCPU, which is the most; 0: a step waits until a batch is loaded",
+        "processes that load data, at most and by default one per vCPU; 0: each step waits until its batch is loaded",
         metavar="N",
         parse=partial(units.parse_count, least=0),
     )
@@ -256,7 +258,7 @@ class Options:
         None, "limit on the cost of the job, or of a month of the service", metavar="USD", parse=units.parse_positive
     )
     max_hourly: float | None = _flag(
-        None, "limit on the hourly price of all its instances", metavar="USD", parse=units.parse_positive
+        None, "limit on the hourly price of all instances of the job", metavar="USD", parse=units.parse_positive
     )
     max_co2: float | None = _flag(
         None,
@@ -266,7 +268,7 @@ class Options:
     )
     max_latency: float | None = _flag(
         None,
-        "limit on the time of a step, or, in LLM serving, of a whole request; a service of another model takes --p99",
+        "limit on the time of a step, or, in LLM serving, of a whole request; for a service of another model use --p99",
         metavar="TIME",
     )
     p99: float | None = _flag(
@@ -283,8 +285,8 @@ class Options:
     )
     max_ttft: TimeLimit | None = _serving_flag(
         None,
-        "limit on the time to first token: with the requests in flight that an instance may have, or with p99: or "
-        "p50: of the requests that arrive at random at --requests-per-second",
+        "limit on the time to first token at the concurrency of the ranking; with p99: or p50: on that percentile for "
+        "requests that arrive at random at --requests-per-second",
         metavar="[p99:|p50:]TIME",
         parse=time_limit,
     )
@@ -297,7 +299,7 @@ class Options:
     api_usd_per_mtok: str = _serving_flag(
         "",
         "price of an API with this model, in dollars per million tokens of prompts, answers and cached prompts, or its "
-        "name in api_prices.yaml: from how many requests per day on is a service of your own cheaper?",
+        "name in api_prices.yaml; the answer says from how many requests per day a service of your own is cheaper",
         metavar="IN,OUT[,CACHED]|NAME",
     )
     min_throughput: float | None = _flag(

@@ -1,6 +1,5 @@
 """Defines offers and their prices, and the price lists of providers."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,6 +7,7 @@ from typing import Literal
 from advisor.records.billing import Billing
 from advisor.records.device import Architecture, Cpu, Efficiency, Gpu
 from advisor.records.engine import Engine
+from advisor.records.rejection import Cause, Rejection, RejectionCode
 
 PriceKind = Literal["on_demand", "spot", "commit_1y", "commit_3y", "owned"]
 PriceBasis = Literal["list", "minimum_live_offer", "median_live_offer", "published", "own_rate", "own_hardware"]
@@ -177,45 +177,6 @@ class PriceChange:
     after: Price | None
 
 
-RejectionCode = Literal[
-    "no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine", "excluded", "other-provider",
-    "other-region", "other-tier", "other-instance", "other-arch", "too-few-gpus", "other-device", "no-torch-wheel",
-    "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "other-stack",
-    "no-native-precision", "not-measured",
-    "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "over-p99", "under-throughput",
-    "over-quota", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
-    "over-max-co2", "dearer-region",
-]  # fmt: skip
-"""Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """Why an offer is left out; `report/rejection_text.py` has the sentence of each code.
-
-    - `what`: what the sentence names, such as a region, a device or a date
-    - `note`: what the price file says about its price
-    - `needed`, `available`: the amount that the offer needs and what it has or the user allows, in base units
-    - `batch`: the batch with these amounts
-    - `within`: the limits that the offer keeps at that batch
-    - `missing_kernels`: as `Generation.missing_kernels` returns them
-    """
-
-    code: RejectionCode
-    what: str = ""
-    note: str = ""
-    needed: float | None = None
-    available: float | None = None
-    batch: int | None = None
-    within: tuple[RejectionCode, ...] = ()
-    missing_kernels: tuple[str, ...] = ()
-
-    @property
-    def ratio(self) -> float:
-        """Return the amount needed over the amount available; infinity if no amount is enough or none is known."""
-        return self.needed / self.available if self.needed and self.available else math.inf
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
     """An offer that is left out, with all causes; the first one is its group."""
@@ -227,18 +188,6 @@ class Rejected:
     def code(self) -> RejectionCode:
         """The group of the rejection."""
         return self.causes[0].code
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """An offer that is not in the ranking; `code` is the group of the `reason`."""
-
-    id: str
-    provider: str
-    region: str
-    instance: str
-    code: RejectionCode
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

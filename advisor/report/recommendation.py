@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from advisor.records.answer import Interval, Job, Quote, Recommendation
 from advisor.records.options import Objective
-from advisor.records.price import Rejection
+from advisor.records.rejection import Rejection
 from advisor.records.sample_words import batch_text, samples_noun
 from advisor.report import sentence
 from advisor.report.amounts import SampleUnit, count_text, in_currency, interval_text, money_interval, unit_of

@@ -9,7 +9,8 @@ from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
 from advisor.records.device import DeviceKind, Precision
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
-from advisor.records.price import ExchangeRate, RejectionCode, Tier
+from advisor.records.price import ExchangeRate, Tier
+from advisor.records.rejection import RejectionCode
 from advisor.records.sample_words import at_batch_text, batch_text, samples_noun, samples_text
 from advisor.report.amounts import SampleUnit, interval_text, is_rate, money_interval, rate_note, unit_of
 from advisor.report.emissions import asks_for_co2, co2_text, grid_of, kwh_of

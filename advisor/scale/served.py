@@ -1,6 +1,6 @@
 """Predicts the requests of a language model in service on every device, under the best plan over its GPUs.
 
-An engine puts the tokens of all requests in flight into one pass: one of each answer, and a chunk of a new prompt
+An engine puts the tokens of all requests in flight into one pass: one token of each answer, and a chunk of a new prompt
 (chunked prefill; Agrawal et al., Sarathi-Serve, 2024). A request therefore waits for the pass under way and for those
 with its own prompt, and then shares every pass with the prompts of the others.
 """

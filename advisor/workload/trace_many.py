@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from typing import Any, TypeAlias
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, UsageError
 from advisor.records.workload import Workload
 from advisor.workload import trace_cache
 from advisor.workload.file import workload_from_json
@@ -49,6 +49,15 @@ def trace_many(
                     on_progress(len(outcomes), len(wanted))
         trace_cache.forget_oldest()
     return {request: outcomes[request] for request in wanted}
+
+
+def workload_of(outcome: Outcome) -> Workload:
+    """Return the Workload, or raise the error; of a bug of our own only the last line of its traceback."""
+    if isinstance(outcome, ChildFailure):
+        raise UsageError(str(outcome).strip().splitlines()[-1])
+    if isinstance(outcome, AdvisorError):
+        raise outcome
+    return outcome
 
 
 def _outcomes(requests: Sequence[ProfileRequest]) -> Generator[tuple[ProfileRequest, Outcome], None, None]:

@@ -63,9 +63,9 @@ Advise = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, filled_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with models in it; nothing of the user's is in force."""
-    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: filled_cache / name)
     monkeypatch.setattr(platformdirs, "user_config_path", lambda name: tmp_path / "config" / name)
     for kind in ("gpu", "cpu"):
         (tmp_path / "own/devices" / kind).mkdir(parents=True)

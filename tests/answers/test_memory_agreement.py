@@ -27,7 +27,7 @@ INSTANCES = ("c7i.4xlarge", "g4dn.12xlarge", "g5.xlarge", "g5.48xlarge", "p4d.24
 
 @cache
 def question(source: str, mode: Mode, **options: object) -> Question:
-    asked = Options(mode=mode, batch="8", instance=INSTANCES, no_local=True, **options)  # type: ignore[arg-type]
+    asked = Options(**{"mode": mode, "batch": "8", "instance": INSTANCES, "no_local": True, **options})
     return question_from_source(source, asked, read_machine=None)
 
 
@@ -49,8 +49,7 @@ def test_ranking_and_memory_agree(source: str, mode: Mode) -> None:
     quotes = {quote.instance: quote for quote in ranking.quotes}
     too_small = {one.instance for one in ranking.rejected if one.code == "does-not-fit"}
     assert {*quotes, *too_small} == set(INSTANCES)
-    for instance in INSTANCES:
-        (found,) = memory_fit(asked, on=(instance,)).devices
+    for instance, found in zip(INSTANCES, memory_fit(asked, on=INSTANCES).devices, strict=True):
         if instance in too_small:
             assert found.peak_bytes > found.memory_bytes
             continue
@@ -104,7 +103,7 @@ def test_a_machine_with_the_gpus_that_a_remedy_names_needs_what_it_says(source: 
     assert sharding.batch == math.ceil(8 / gpu_count)
     if gpu_count > 8:
         return  # no machine has more
-    ranked = rank(question(source, "training", sharding="zero3", gpus=gpu_count, precision=alone.precision))
-    (quote,) = (quote for quote in ranked.quotes if quote.instance == "g5.48xlarge")
+    machine = {"instance": ("g5.48xlarge",), "sharding": "zero3", "gpus": gpu_count, "precision": alone.precision}
+    (quote,) = rank(question(source, "training", **machine)).quotes
     assert quote.gpus_used == gpu_count
     assert quote.peak_memory_bytes == sharding.peak_bytes

@@ -78,9 +78,9 @@ Validate = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, filled_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the measurements, which is not the current one."""
-    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: filled_cache / name)
     folder = tmp_path / "measured"
     folder.mkdir()
     (folder / "net.py").write_text(dedent(NET))

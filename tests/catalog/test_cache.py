@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from advisor.catalog.cache import catalog_from_json, catalog_to_json, content_key, read_cached, write_cached
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
-from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
+from advisor.records.price import Catalog, ExchangeRate, Offer, Price
+from advisor.records.rejection import Rejection
 
 EMPTY = Catalog(gpus={}, cpus={}, efficiencies=(), offers=(), rejected=(), overlays=())
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
@@ -151,14 +152,16 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_the_newest_catalogs_are_kept(tmp_path: Path) -> None:
-    for index in range(10):
+def test_only_the_catalogs_used_last_are_kept(tmp_path: Path) -> None:
+    for index in range(8):
         write_cached(EMPTY, tmp_path, key=f"key{index}")
         os.utime(tmp_path / f"catalog-key{index}.json", (index, index))
+    assert read_cached(tmp_path, key="key0") == EMPTY
     write_cached(EMPTY, tmp_path, key="last")
     assert len(list(tmp_path.iterdir())) == 8
     assert read_cached(tmp_path, key="last") == EMPTY
-    assert read_cached(tmp_path, key="key0") is None
+    assert read_cached(tmp_path, key="key0") == EMPTY
+    assert read_cached(tmp_path, key="key1") is None
 
 
 def test_the_key_changes_with_content_name_and_order_of_files(tmp_path: Path) -> None:

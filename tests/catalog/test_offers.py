@@ -11,7 +11,8 @@ from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.errors import ProfileError
 from advisor.records.device import Gpu
-from advisor.records.price import Offer, Rejection
+from advisor.records.price import Offer
+from advisor.records.rejection import Rejection
 
 A100 = Gpu(
     id="a100",

@@ -155,7 +155,7 @@ def test_the_first_help_lists_every_command_and_exit_code(advise: Advise) -> Non
         "profile Count the FLOP",
         "validate Compare predictions",
         "prices List, check, change and refresh prices.",
-        "fit-device Fit two",
+        "fit-device Fit the sustained",
     ):
         assert any(line.startswith(command) for line in listed), command
     for code in errors.ExitCode:

@@ -24,24 +24,31 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The current folder: the same in all cases, so that its catalog is parsed once."""
+    folder = tmp_path_factory.mktemp("overlays")
+    (folder / "advisor.yaml").write_text("discounts: [{provider: gcp, percent: 10}]\n")
+    (folder / "given.yaml").write_text("discounts: [{provider: azure, percent: 10}]\n")
+    shutil.copy(EXAMPLE_WORKLOAD, folder / "step.json")
+    (folder / "measured.csv").write_text(
+        "model,mode,precision,layout,compile,attention,batch,input,device,step_s,source\n"
+        "step.json,inference,fp32,nchw,eager,auto,1,,t4,0.001,a stopwatch\n"
+    )
+    return folder
+
+
 @pytest.mark.parametrize(("command", "form", "more"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
 def test_every_answer_names_the_overlays_in_force(
     command: str,
     form: str,
     more: tuple[str, ...],
     advise: Callable[..., Result],
-    tmp_path: Path,
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "300")
-    (tmp_path / "advisor.yaml").write_text("discounts: [{provider: gcp, percent: 10}]\n")
-    (tmp_path / "given.yaml").write_text("discounts: [{provider: azure, percent: 10}]\n")
-    shutil.copy(EXAMPLE_WORKLOAD, tmp_path / "step.json")
-    (tmp_path / "measured.csv").write_text(
-        "model,mode,precision,layout,compile,attention,batch,input,device,step_s,source\n"
-        "step.json,inference,fp32,nchw,eager,auto,1,,t4,0.001,a stopwatch\n"
-    )
 
     result = advise(*command.split(), *more, "-o", form, "--prices", "given.yaml")
 

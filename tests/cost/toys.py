@@ -13,7 +13,7 @@ from advisor.records.device import Device
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, Predictions
 from advisor.records.price import Offer, Price, PriceKind, Rejected
-from advisor.report.rejection_text import rejections
+from advisor.records.rejection import rejections
 
 
 def price(usd_per_hour: float = 3.6, **changes: Any) -> Price:

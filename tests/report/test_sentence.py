@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from advisor.records.answer import DeviceChance, Recommendation
-from advisor.records.price import RejectionCode
+from advisor.records.rejection import RejectionCode
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection, shown_quotes

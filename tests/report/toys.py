@@ -16,7 +16,7 @@ from advisor.records.answer import (
     WorkloadSummary,
 )
 from advisor.records.device import DeviceKind
-from advisor.records.price import Rejection, RejectionCode
+from advisor.records.rejection import Rejection, RejectionCode
 from advisor.report.content import View
 from advisor.report.quote_columns import RankedQuote, table_rows
 from advisor.report.recommendation import recommendation_content

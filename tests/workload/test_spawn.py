@@ -20,6 +20,7 @@ from advisor.workload import spawn, supervisor
 from advisor.workload.spawn import ProfileRequest, start_profile
 from tests.model_files import ONE_LAYER, Write
 
+pytestmark = pytest.mark.usefixtures("own_interpreters")
 ROOT = Path(__file__).parents[2]
 NET = ONE_LAYER
 FLOPS = 2 * 4 * 3 * 2  # batch x in x out multiply-adds

@@ -1,4 +1,4 @@
-"""Fit two ratios of a device to steps measured on it."""
+"""Fit the sustained speed of a device to steps measured on it."""
 
 from datetime import date
 from pathlib import Path

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -182,7 +183,22 @@ def diff_command(output: Output, options: Options) -> int:
     return ExitCode.ANSWER
 
 
-@command.command("refresh", cls=Command, exits=(ExitCode.NETWORK,), short_help="Fetch providers' current prices.")
+class _RefreshCommand(Command):
+    """Names the providers and their keys in its help; their modules are imported only then."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description."""
+        from advisor.refresh.providers import api_keys, providers
+
+        keys = "\n".join(f"  {key}    for {provider}" for provider, key in api_keys().items())
+        text = cleandoc(self.help or "").replace("PROVIDERS", ", ".join(providers()))
+        self.help = text.replace("  KEYS", keys)
+        super().format_help_text(ctx, formatter)
+
+
+@command.command(
+    "refresh", cls=_RefreshCommand, exits=(ExitCode.NETWORK,), short_help="Fetch providers' current prices."
+)
 @click.argument("provider", required=False)
 @click.option("--dry-run", is_flag=True, help="show what would change and write nothing")
 @click.option("--top", type=int, default=20, show_default=True, metavar="N", help="number of changes to show")
@@ -195,13 +211,14 @@ def diff_command(output: Output, options: Options) -> int:
     help="price file to refresh (default: profiles/prices/PROVIDER.yaml in your config folder)",
 )
 def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | None) -> int:
-    """Fetch PROVIDER's current prices from its own price list: aws, azure, gcp, lambda, runpod or vast-ai.
+    """Fetch PROVIDER's current prices from its own price list; PROVIDER is one of PROVIDERS.
 
-    PROVIDER skypilot reads the catalog that SkyPilot has on this disk, ~/.sky/catalogs, without a network or a key, for
-    aws, azure, gcp and lambda; newer prices stay.
+    "advise prices refresh skypilot" instead reads the catalog that SkyPilot has on this disk, ~/.sky/catalogs, without
+    a network or a key, for aws, azure, gcp and lambda. It does not replace newer prices.
 
-    Without PROVIDER, all of these are refreshed, one that fails is named, and the pages of the other providers are
-    listed. The exit code is 5 if a list could not be fetched; a missing API key is only named.
+    Without PROVIDER, the command refreshes all of these and prints the pricing pages of the other providers. It names
+    each provider whose list could not be fetched, and exits with 5. A provider whose API key is missing is also named,
+    but is no failure.
 
     The command updates the instance types and regions that are in the price file, and drops those that the provider no
     longer lists. The file is replaced only after the new prices pass all checks: a failed or interrupted refresh leaves
@@ -209,8 +226,7 @@ def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | 
 
     \b
     Environment:
-      GOOGLE_API_KEY    for gcp
-      LAMBDA_API_KEY    for lambda
+      KEYS
 
     \b
     Examples:

@@ -17,8 +17,8 @@ from advisor.units import parse_count
 
 _TASK_SUFFIXES = {"yaml": ".yaml", "yml": ".yml"}
 _EMIT_HELP = (
-    "write a task file, or with --requests-per-day or -per-second a service's, that runs SOURCE on the best "
-    "instance, to stdout or to -o FILE (.yaml .yml)"
+    "write a task file that runs SOURCE on the best instance, with --requests-per-day or --requests-per-second as a "
+    "service, to stdout or to -o FILE (.yaml .yml)"
 )
 _COMPARE_HELP = "show what changed since the answer in FILE (from `advise -o FILE.json`), as table, json or markdown"
 _OUTPUT_HELP = (

@@ -64,6 +64,9 @@ def command(
       step_s      measured time of the step in seconds
       source      who measured it
 
+    A file with the column prompt_tokens has measured requests to served language models, and one with the column
+    finetune has fine-tuning runs; the hint for a wrong column lists theirs.
+
     Python files among the models are EXECUTED, in separate processes but with your permissions. Each model is traced
     once and kept in your cache folder. A row that cannot be predicted is listed and counts as an error of 100 %. If a
     device profile has ratios fitted by "advise fit-device", the error without them is shown too.

@@ -1,4 +1,7 @@
-"""Finds the modules that fetch prices: one file per provider."""
+"""Finds the modules that fetch prices: one file per provider.
+
+`LISTS` and `KINDS` of a module say in docs/prices.md what it reads and which prices it finds.
+"""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -21,6 +24,12 @@ def provider_module(provider: str) -> ModuleType:
 def providers() -> tuple[str, ...]:
     """Return the providers whose prices can be fetched, sorted."""
     return tuple(sorted(_modules()))
+
+
+def api_keys() -> dict[str, str]:
+    """Return the environment variable with the API key of each provider that needs one."""
+    keys = {provider: getattr(module, "KEY_VARIABLE", "") for provider, module in sorted(_modules().items())}
+    return {provider: key for provider, key in keys.items() if key}
 
 
 def _modules() -> dict[str, ModuleType]:

@@ -17,6 +17,11 @@ from advisor.refresh.client import Client, Request, parsed_json, text_lines
 from advisor.refresh.match import covered_prices
 
 PROVIDER = "aws"
+LISTS = (
+    "the bulk price list of each region (CSV, some 300 MB, streamed, and fetched only if it has "
+    "changed), spot.js, Spot Advisor"
+)
+KINDS = "on-demand, commitments without upfront payment, spot, interruptions"
 BULK_ORIGIN = "https://pricing.us-east-1.amazonaws.com"
 SPOT_PRICE_URL = "https://spot-price.s3.amazonaws.com/spot.js"
 SPOT_ADVISOR_URL = "https://spot-bid-advisor.s3.amazonaws.com/spot-advisor-data.json"

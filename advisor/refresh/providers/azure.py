@@ -14,6 +14,8 @@ from advisor.refresh.client import Client, Request
 from advisor.refresh.match import covered_prices
 
 PROVIDER = "azure"
+LISTS = "Retail Prices API"
+KINDS = "on-demand, spot, savings plans, reservations"
 RETAIL_URL = "https://prices.azure.com/api/retail/prices"
 _API_VERSION = "2023-01-01-preview"
 """The API version with savings plans."""

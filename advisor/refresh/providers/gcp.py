@@ -17,6 +17,8 @@ from advisor.refresh.client import Client, Request, key_from_environment
 from advisor.refresh.match import covered_prices
 
 PROVIDER = "gcp"
+LISTS = "Cloud Billing Catalog: the sum of cores, memory and GPUs; types with local disks are left as they are"
+KINDS = "on-demand, spot"
 SKUS_URL = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus"
 KEY_VARIABLE = "GOOGLE_API_KEY"
 

@@ -9,6 +9,8 @@ from advisor.refresh.client import Client, Request, key_from_environment
 from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "lambda"
+LISTS = "instance types"
+KINDS = "on-demand"
 TYPES_URL = "https://cloud.lambda.ai/api/v1/instance-types"
 KEY_VARIABLE = "LAMBDA_API_KEY"
 

@@ -7,6 +7,8 @@ from advisor.refresh.client import Client, Request
 from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "runpod"
+LISTS = "GraphQL `gpuTypes`"
+KINDS = "on-demand, spot"
 GRAPHQL_URL = "https://api.runpod.io/graphql"
 _QUERY = "{ gpuTypes { id memoryInGb securePrice communityPrice secureSpotPrice communitySpotPrice } }"
 

@@ -11,6 +11,8 @@ from advisor.refresh.client import Client, Request
 from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "vast-ai"
+LISTS = "live offers: the median of at least three"
+KINDS = "on-demand"
 OFFERS_URL = "https://console.vast.ai/api/v0/bundles/"
 _QUERY = {"rentable": {"eq": True}, "verified": {"eq": True}, "type": "on-demand", "limit": 5000}
 _FEWEST_OFFERS = 3

@@ -10,8 +10,8 @@ from advisor.cost.rank_offers import rank
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice
 from advisor.records.prediction import Predictions
-from advisor.records.price import Cause, Rejected, RejectionCode
-from advisor.report.rejection_text import local_notes, rejections
+from advisor.records.price import Rejected
+from advisor.records.rejection import Cause, RejectionCode, local_notes, rejections
 from tests.cost import toys
 from tests.says import assert_says
 

@@ -1,13 +1,68 @@
-"""Says why offers are left out of a ranking: one sentence for each rejection code."""
+"""Defines why offers are left out: the codes, the amounts behind them and the sentence of each code."""
 
+import math
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from advisor import units
 from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL, LocalDevice
-from advisor.records.price import Cause, Rejected, Rejection, RejectionCode
 from advisor.records.sample_words import at_batch_text, samples_noun
+
+if TYPE_CHECKING:
+    from advisor.records.price import Rejected
+
+RejectionCode = Literal[
+    "no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine", "excluded", "other-provider",
+    "other-region", "other-tier", "other-instance", "other-arch", "too-few-gpus", "other-device", "no-torch-wheel",
+    "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "other-stack",
+    "no-native-precision", "not-measured",
+    "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "over-p99", "under-throughput",
+    "over-quota", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
+    "over-max-co2", "dearer-region",
+]  # fmt: skip
+"""Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why an offer is left out; `_SENTENCES` has the sentence of each code.
+
+    - `what`: what the sentence names, such as a region, a device or a date
+    - `note`: what the price file says about its price
+    - `needed`, `available`: the amount that the offer needs and what it has or the user allows, in base units
+    - `batch`: the batch with these amounts
+    - `within`: the limits that the offer keeps at that batch
+    - `missing_kernels`: as `Generation.missing_kernels` returns them
+    """
+
+    code: RejectionCode
+    what: str = ""
+    note: str = ""
+    needed: float | None = None
+    available: float | None = None
+    batch: int | None = None
+    within: tuple[RejectionCode, ...] = ()
+    missing_kernels: tuple[str, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """Return the amount needed over the amount available; infinity if no amount is enough or none is known."""
+        return self.needed / self.available if self.needed and self.available else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """An offer that is not in the ranking; `code` is the group of the `reason`."""
+
+    id: str
+    provider: str
+    region: str
+    instance: str
+    code: RejectionCode
+    reason: str
+
 
 _Sentence: TypeAlias = Callable[[Cause, Generation | None], str]
 OTHER_FORMATS = "choose other --weights, another --kv-cache or another device"
@@ -18,7 +73,7 @@ _TIME_FLAGS: dict[RejectionCode, str] = {
 }  # fmt: skip
 
 
-def rejections(rejected: Iterable[Rejected], generation: Generation | None) -> tuple[Rejection, ...]:
+def rejections(rejected: "Iterable[Rejected]", generation: Generation | None) -> tuple[Rejection, ...]:
     """Return the rejected offers with their reasons; `generation` is that of the job."""
     return tuple(
         Rejection(
