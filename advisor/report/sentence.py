@@ -369,7 +369,9 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     )
     unnamed = f" and {len(rivals) - len(shown):,} more" if len(rivals) > len(shown) else ""
     others = "1 other offer is" if len(rivals) == 1 else f"{len(rivals):,} other offers are"
-    return f"How sure: {chance}{'; ' if chance else ''}{others} too close to call: {named}{unnamed}."
+    is_likelier = is_cost and first.chance_among_trusted > best.chance_among_trusted and not first.may_lead
+    why = f" {best.instance} leads: it rents for less at about the same cost." if is_likelier else ""
+    return f"How sure: {chance}{'; ' if chance else ''}{others} too close to call: {named}{unnamed}.{why}"
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:

@@ -251,6 +251,15 @@ def test_a_best_of_an_unmeasured_generation_leads_by_its_upper_end_only_if_other
     assert_says(alone, "No measurement backs")
 
 
+def test_a_best_that_is_not_the_likeliest_leads_because_it_rents_for_less() -> None:
+    best = replace(L4, chance_among_trusted=0.24)
+    larger = replace(A10G, chance_among_trusted=0.33, indistinguishable=True)
+    why = "g6.xlarge leads: it rents for less"
+    said = " ".join(sentence.certainty(recommendation(best, replace(larger, may_lead=False))))
+    assert_says(said, "(33 %)", why)
+    assert why not in " ".join(sentence.certainty(recommendation(best, larger)))
+
+
 def test_the_headline_gives_the_chance_of_the_device() -> None:
     device = DeviceChance(id=L4.device.id, name="L4", kind="gpu", chance=0.73)
     said = sentence.headline(replace(recommendation(L4, T4), chance_by_device=(device,)))
