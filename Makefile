@@ -53,8 +53,8 @@ bench: $(VENV)/installed
 
 fit: install
 	$(BIN)/python scripts/fit.py --measured tests/data/measured --out profiles/efficiency
-	$(BIN)/python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency
 	$(BIN)/python scripts/fit_apple.py
+	$(BIN)/python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency
 	$(BIN)/python scripts/fit_collectives.py --measured tests/data/measured/collectives.csv --engine profiles/engines/vllm.yaml
 	$(BIN)/python scripts/fit_engine.py --measured tests/data/measured/served/vllm.csv --engine profiles/engines/vllm.yaml --final
 

@@ -13,7 +13,7 @@ from advisor.records.answer import Recommendation
 from advisor.records.script import Script
 from tests.report.toys import GENOA, L4, T4, recommendation
 
-CATALOG = SimpleNamespace(gpus={name: SimpleNamespace(vendor="NVIDIA") for name in ("a10g", "l4", "t4")})
+CATALOG = SimpleNamespace(gpus={name: SimpleNamespace(vendor="NVIDIA", part_of=None) for name in ("a10g", "l4", "t4")})
 
 
 @dataclass

@@ -115,7 +115,8 @@ def test_a_memory_of_unknown_kind_is_as_good_as_most() -> None:
 
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.id)
 def test_every_kind_of_memory_that_is_shipped_has_its_share(gpu: Gpu) -> None:
-    assert gpu.memory_type is None or streaming_ratio(gpu) != 0.85
+    is_fitted_alone = gpu.vendor == "Apple"  # what Macs share with the CPU: their own fit is relative to the default
+    assert gpu.memory_type is None or is_fitted_alone or streaming_ratio(gpu) != 0.85
 
 
 @pytest.mark.parametrize(
