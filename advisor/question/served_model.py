@@ -41,7 +41,9 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
     if missing:
         raise UsageError(
             f"{flag_name(given[0])} is of a language model in service, which needs {' and '.join(missing)}",
-            hint="add --prompt-tokens 1024 --output-tokens 256, or what your requests have",
+            hint="fine-tune with --finetune qlora (4-bit weights), lora or full"
+            if options.mode == "training"
+            else "add --prompt-tokens 1024 --output-tokens 256, or what your requests have",
         )
     if not source.startswith("hf:") or run:
         raise UsageError(

@@ -142,6 +142,12 @@ def test_drafts_come_with_the_rate_at_which_they_are_accepted():
             as_served(llama(), alone, engines=ENGINES)
 
 
+def test_who_trains_with_narrow_weights_is_told_of_fine_tuning():
+    with pytest.raises(UsageError) as refused:
+        check_generation("hf:config.json", Options(weights="int4", mode="training"))
+    assert "--finetune qlora" in (refused.value.hint or "")
+
+
 def test_what_is_no_number_of_requests_is_refused_by_the_flag_that_says_it():
     with pytest.raises(UsageError, match=r"^--concurrency many: 'many'"):
         as_served(llama(), Options(concurrency="many"), engines=ENGINES)
