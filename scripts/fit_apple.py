@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from fit_neuron import log_spread
+from fit_neuron import log_spread, row
 from list_apple_operators import OLD, RECENT
 from scipy.optimize import least_squares
 from write_seed_table import ROOT, with_table
@@ -100,7 +100,7 @@ def log_seconds(base: Efficiency, logs: FloatArray, operators: Operators) -> Flo
     """Return the logarithms of the predicted times of all rows, with the constant."""
     seconds, one = np.zeros(len(operators.devices)), efficiency(base, logs)
     for kernels, rows in operators.by_shape:
-        devices = [operators.devices[row] for row in rows]
+        devices = [operators.devices[number] for number in rows]
         times = step_times(kernels, kind="gpu", devices=devices, efficiencies=[one] * len(rows))
         seconds[list(rows)] = times.mid_s[:, 0]
     return np.log(seconds + math.exp(logs[-1]))
@@ -241,21 +241,21 @@ def _operator_table(
     used = is_work & operators.is_recent
     groups = [(chip, used & (operators.chips == chip)) for chip in chips]
     groups += [(f"**all of {RECENT}**", used), (f"not in the fit: {OLD}", is_work & ~operators.is_recent)]
-    return [*head, *(_row(name, errors[at], np.abs(errors[at]) <= most[at]) for name, at in groups)]
+    return [*head, *(row(name, errors[at], np.abs(errors[at]) <= most[at]) for name, at in groups)]
 
 
 def _step_errors(runs: Sequence[Run], catalog: Catalog) -> FloatArray:
-    rows = [row for row in predict_runs(runs, catalog) if isinstance(row, PredictedRow)]
-    return np.log([row.measurement.step_s / row.predicted_s for row in rows])
+    rows = [one for one in predict_runs(runs, catalog) if isinstance(one, PredictedRow)]
+    return np.log([one.measurement.step_s / one.predicted_s for one in rows])
 
 
 def _step_table(
     runs: Sequence[Run], catalog: Catalog, groups: NameArray, is_alpha: BoolArray, means: Mapping[str, float]
 ) -> list[str]:
     """Return a line for each Mac and net, with the ratio of steps fitted without it."""
-    rows = [row for row in predict_runs(runs, catalog) if isinstance(row, PredictedRow)]
-    errors = np.log([row.measurement.step_s / row.predicted_s for row in rows])
-    high = np.log([row.high_s / row.predicted_s for row in rows])
+    rows = [one for one in predict_runs(runs, catalog) if isinstance(one, PredictedRow)]
+    errors = np.log([one.measurement.step_s / one.predicted_s for one in rows])
+    high = np.log([one.high_s / one.predicted_s for one in rows])
     ratio = np.mean(list(means.values()))
     lines = [
         "| steps of a net left out | steps | mean error | bias | within the interval |",
@@ -266,16 +266,10 @@ def _step_table(
         at = (groups == group) & ~is_alpha
         errors[at] += ratio - np.mean([means[one] for one in means if one != group])
         inside[at] = np.abs(errors[at]) <= high[at]
-        lines.append(_row(group.replace(" ", ", "), errors[at], inside[at]))
+        lines.append(row(group.replace(" ", ", "), errors[at], inside[at]))
     inside[is_alpha] = np.abs(errors[is_alpha]) <= high[is_alpha]
-    lines.append(_row("**all of those**", errors[~is_alpha], inside[~is_alpha]))
-    return [*lines, _row("not in the fit: torch of 2022", errors[is_alpha], inside[is_alpha])]
-
-
-def _row(name: str, errors: FloatArray, inside: BoolArray) -> str:
-    relative = np.exp(-errors) - 1
-    share = f"{inside.sum()} of {len(inside)} ({inside.mean():.0%})"
-    return f"| {name} | {len(errors)} | {np.abs(relative).mean():.0%} | {relative.mean():+.0%} | {share} |"
+    lines.append(row("**all of those**", errors[~is_alpha], inside[~is_alpha]))
+    return [*lines, row("not in the fit: torch of 2022", errors[is_alpha], inside[is_alpha])]
 
 
 if __name__ == "__main__":

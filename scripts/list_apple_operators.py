@@ -8,13 +8,13 @@ tells their date.
 """
 
 import argparse
-import csv
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
+
+from measurement_table import read_csv, write_rows
 
 from advisor.records.measurement import TimedStep
 
@@ -94,8 +94,7 @@ def main() -> None:
     args = parser.parse_args()
     left_out: Counter[str] = Counter()
     kept = []
-    with (args.data / "mlx_benchmark_ops.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["backend"] == "mps"]
+    rows = [row for row in read_csv(args.data / "mlx_benchmark_ops.csv") if row["backend"] == "mps"]
     for row in rows:
         if row["op"] in LEFT_OUT or not row["gpu_cores"]:
             left_out[LEFT_OUT.get(row["op"], "the number of GPU cores is not published")] += 1
@@ -113,10 +112,7 @@ def main() -> None:
                 source=f"{SOURCE}, {age_of(row['section'])}",
             )
         )
-    with (args.out / "operators.csv").open("w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, [field.name for field in fields(TimedStep)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(step) for step in sorted(kept, key=lambda one: (one.device, one.model, one.batch)))
+    write_rows(args.out / "operators.csv", sorted(kept, key=lambda one: (one.device, one.model, one.batch)))
     print(f"{len(kept)} times of {len({(step.model, step.batch) for step in kept})} operators")
     for why, count in left_out.most_common():
         print(f"{count:4} left out: {why}")

@@ -7,10 +7,10 @@ The newest run of a model counts. `LEFT_OUT` names the models that are left out,
 """
 
 import argparse
-import csv
 from collections import Counter
-from dataclasses import asdict, fields
 from pathlib import Path
+
+from measurement_table import read_csv, write_rows
 
 from advisor.records.measurement import TimedStep
 
@@ -53,9 +53,7 @@ def main() -> None:
     args = parser.parse_args()
     steps: dict[tuple[str, str, int], tuple[tuple[int, ...], TimedStep]] = {}
     left_out: Counter[str] = Counter()
-    with (args.data / "neuron.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
+    for row in read_csv(args.data / "neuron.csv"):
         if row["platform"] == "inf1" or row["kind"] == "training":
             left_out["Inferentia 1" if row["platform"] == "inf1" else "training, on 1 to 64 machines"] += 1
             continue
@@ -76,10 +74,7 @@ def main() -> None:
         if key not in steps or version > steps[key][0]:
             steps[key] = (version, step)
     kept = [step for _, step in steps.values()]
-    with (args.out / "steps.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(TimedStep)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(step) for step in sorted(kept, key=lambda one: (one.device, one.model, one.batch)))
+    write_rows(args.out / "steps.csv", sorted(kept, key=lambda one: (one.device, one.model, one.batch)))
     print(f"{len(kept)} steps of {len({step.model for step in kept})} models")
     for why, count in left_out.most_common():
         print(f"{count:4} left out: {why}")

@@ -92,8 +92,9 @@ def predict_with_growing_batches(
     """Predict on all devices like `predict_on_all`; with `--batch auto`, also at larger batches where they may pay.
 
     They cannot pay in a service, whose load is given, and engines that serve language models limit their batch.
-    Which plan of a served model costs least may depend on the load: on how many whole groups of machines it needs, and
-    on how many keep limits on percentiles. Those plans are families, so that the choice of the batch compares them.
+    The load may decide which plan of a served model costs least, because it determines how many groups of machines
+    are needed, and how many keep the limits on percentiles. Such plans form families, which the choice of the batch
+    compares.
     """
     by_copy = bool(percentile_limits(job))
 

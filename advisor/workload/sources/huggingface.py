@@ -45,7 +45,7 @@ _UNNEEDED = (
 )  # fmt: skip
 """transformers' tests for packages that it needs for image processing, losses of detectors and several processes."""
 _BASES = ("video_utils", "PreTrainedModel", "GenerationMixin")
-"""What the models of transformers import."""
+"""Names that the modules of models import from transformers."""
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 
 Makers = dict[str, Callable[[int], torch.Tensor]]
