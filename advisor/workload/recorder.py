@@ -33,6 +33,7 @@ _COMPOSITE_OF = {
     "aten._transformer_encoder_layer_fwd": "encoder_layer",
 }
 """Fused CPU operators -> composites, which each kind of device lowers in its own way."""
+_ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
 _SAME_VALUE = "aten._unsafe_view"
 """A view that torch's schema does not declare as one: on fake tensors its result has its own storage."""
 _SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
@@ -243,6 +244,8 @@ class Recorder(TorchDispatchMode):
         if operator.falls_apart and not any(map(_is_nested, args)):  # nested tensors have their own kernels
             with self:
                 return func.decompose(*args, **kwargs)
+        if func is _ENCODER_LAYER and args[0].size(-1) != args[1]:  # torch's kernel for fake tensors does not check it
+            raise RuntimeError(f"passed-in embed_dim {args[1]} didn't match last dim of query {args[0].size(-1)}")
         if func is torch.ops.aten.unbind.int and isinstance(args[0].shape[(*args, 0)[1]], torch.SymInt):
             result = self.sizes.slices(*args)  # torch's own rule cuts a size that depends on data into two pieces
         else:

@@ -281,6 +281,12 @@ def padded_encoder(self, ids):
     return self.layers(self.table(ids), src_key_padding_mask=ids == 0)
 
 
+def test_an_encoder_layer_of_another_width_is_refused():
+    model = nn.Sequential(nn.Linear(8, 8), nn.TransformerEncoderLayer(12, 2, 16, batch_first=True))
+    with pytest.raises(RuntimeError, match="embed_dim 12 didn't match last dim of query 8"):
+        traced(model, lambda batch: torch.zeros(batch, 5, 8))
+
+
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_padding_masks_are_traced(mode):
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
