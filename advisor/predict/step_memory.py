@@ -41,7 +41,7 @@ _FIRST_STEP_BYTES = (4e6, 36e6)
 _HEAP_SPREAD_RATIO = 0.17
 """Error of the predicted heap relative to the tensors, in 90 % of the steps in
 tests/data/measured/own/memory_check.csv."""
-_OF_DRAFTS = "assumed: --draft-cost times the weights"
+_OF_DRAFTS = "assumed: --draft-cost times the weights and the KV cache"
 _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     "gpu": {
         "half copies": "autocast's cache of 16-bit weights",
@@ -132,7 +132,7 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
     tensors = totals[worst, places]
     if workload.generation and workload.generation.draft_tokens:
         ratio = workload.generation.draft_cost_ratio  # passes wait for weights, where drafts help
-        parts["draft model"] = SpreadBytes.exactly(ratio * parts["parameters"].mid)
+        parts["draft model"] = SpreadBytes.exactly(ratio * (parts["parameters"].mid + parts["KV cache"].mid))
     nothing = np.zeros(len(batches))
     parts["workspaces"] = _workspaces(rows, batches=batches, kind=kind)
     parts["allocator"] = _allocator(workload, tensors, kind=kind)

@@ -303,9 +303,9 @@ def _passes(
     decode = _divided(model.work("decode", width, group, expert=plan.expert), plan, generation)
     prompt = _divided(model.work("prefill", width, one, expert=plan.expert), plan, generation)
     scaled = (*_PER_TOKEN, "cache_bytes", "token_count", "request_count", "logit_count")
-    verified, drafting = 1 + generation.draft_tokens, generation.draft_tokens * generation.draft_cost_ratio
+    verified, draft_cost_ratio = 1 + generation.draft_tokens, generation.draft_cost_ratio
     plain = decode
-    if drafting:
+    if draft_cost_ratio:
         plain = _divided(model.without_drafts.work("decode", width, group, expert=plan.expert), plan, generation)
 
     def exchange_s(parts: float, tokens: FloatArray) -> FloatArray:
@@ -334,15 +334,21 @@ def _passes(
             total = total + sends * send_s(sent, link)
         return total
 
+    def joined(parts: float, decoding: FloatArray, of_group: PassWork) -> PassWork:
+        work = of_group.scaled(**dict.fromkeys(scaled, decoding / group))
+        # All but the last chunk give no token.
+        return prompt.scaled(**dict.fromkeys(scaled, parts / chunks)).joined(work) if parts else work
+
+    def undrafted_s(parts: float, decoding: FloatArray) -> FloatArray:
+        return pass_times(joined(parts, decoding, plain), rates).total_s + exchange_s(parts, decoding)
+
     def pass_of(parts: float, decoding: FloatArray) -> tuple[PassTimes, FloatArray]:
-        work = decode.scaled(**dict.fromkeys(scaled, decoding / group))
-        if parts:  # all but the last chunk give no token
-            work = prompt.scaled(**dict.fromkeys(scaled, parts / chunks)).joined(work)
-        passed = pass_times(work, rates)
+        passed = pass_times(joined(parts, decoding, decode), rates)
         total_s = passed.total_s + exchange_s(parts, decoding * verified)
-        if drafting:
-            of_draft_s = pass_times(plain.scaled(**dict.fromkeys(scaled, decoding / group)), rates).total_s
-            total_s = total_s + (decoding > 0) * drafting * (of_draft_s + exchange_s(0, decoding))
+        if draft_cost_ratio:  # the drafter reads the prompts with its first drafts (vLLM: v1/spec_decode/eagle.py)
+            later_s = (generation.draft_tokens - 1) * undrafted_s(0, decoding)
+            drafting_s = undrafted_s(parts, decoding) * ((decoding > 0) | (parts > 0)) + (decoding > 0) * later_s
+            total_s = total_s + draft_cost_ratio * drafting_s
         return passed, total_s
 
     return pass_of
