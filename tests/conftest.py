@@ -1,13 +1,15 @@
 """Declares the operators that torchvision imports, frees Hypothesis of time limits, starts the processes of traces as
-forks, and adds options of tests."""
+forks, parses each YAML file once, and adds options of tests."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from advisor.catalog import strict_yaml
 from advisor.workload import supervisor
 from advisor.workload.sources.installed import declare_torchvision_operators
 from tests.fork_server import ForkedProcess
@@ -19,6 +21,7 @@ settings.register_profile("shared machine", deadline=None, suppress_health_check
 settings.load_profile("shared machine")
 FORKING = SimpleNamespace(**{**vars(subprocess), "Popen": ForkedProcess})
 supervisor.subprocess = FORKING  # type: ignore[assignment]
+strict_yaml.parse_documents = cache(strict_yaml.parse_documents)  # the built-in files are parsed once
 
 
 @pytest.fixture

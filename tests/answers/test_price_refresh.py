@@ -188,8 +188,9 @@ def test_without_a_name_the_file_in_the_config_folder_is_begun_from_ours_and_win
         for entry in ours.values["instances"].values()
         if "gpu" in entry["machine"]
     }
+    gpus = load_catalog().gpus
     offers = [
-        {"gpu_name": gpu, "gpu_ram": load_catalog().gpus[gpu].memory_bytes / 2**20, "num_gpus": 1, "dph_total": usd}
+        {"gpu_name": gpu, "gpu_ram": gpus[gpu].memory_bytes / 2**20, "num_gpus": 1, "dph_total": usd}
         for gpu, middle in (usd_of | {"rtx-4090": 0.35}).items()
         for usd in (0.9 * middle, middle, 2 * middle)
     ]

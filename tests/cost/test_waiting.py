@@ -31,7 +31,7 @@ def test_one_server_waits_as_erlang_says(load: float, tail: float) -> None:
     assert not_longer(found, load=load) == pytest.approx(1 - min(tail, load), abs=0.001)
 
 
-def simulated(load: float, *, batch: int, servers: int, request_count: int = 400_000) -> FloatArray:
+def simulated(load: float, *, batch: int, servers: int, request_count: int = 200_000) -> FloatArray:
     """Return the waits, in steps, of requests in one queue that servers take in batches as soon as they are free."""
     arrivals = np.cumsum(np.random.default_rng(1).exponential(1 / (load * batch * servers), request_count))
     free, found, first = [0.0] * servers, np.empty(request_count), 0
