@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -584,9 +585,9 @@ def _row(
     finds_halves = call.phase == "backward" and call.casts_low
     varies = [serial not in constant for serial in call.storages]
     inputs = [
-        Operand(
-            shape=shape,
-            dtype=dtype,
+        _operand(
+            shape,
+            dtype,
             low=low or (finds_halves and dtype == "float32" and value in made_before),
             fused=(index, value) in fusion.read_inside,
             narrowed=value in fusion.narrowed,
@@ -595,9 +596,9 @@ def _row(
         for (shape, dtype, low), value, varying in zip(call.inputs, call.reads, varies, strict=False)
     ]
     outputs = [
-        Operand(
-            shape=shape,
-            dtype=dtype,
+        _operand(
+            shape,
+            dtype,
             low=low,
             fused=value in fusion.unwritten,
             joined=value in fusion.joined,
@@ -616,3 +617,9 @@ def _row(
         attributes=dict(call.attributes),
         count=1,
     )
+
+
+@lru_cache(maxsize=4096)
+def _operand(shape: tuple[int, ...], dtype: str, **flags: bool) -> Operand:
+    """Return one object for equal operands: a deep model repeats those of its first block."""
+    return Operand(shape=shape, dtype=dtype, **flags)

@@ -28,6 +28,7 @@ from advisor.workload.fakes import (
     untouched,
     with_tensors,
 )
+from advisor.workload.forked import can_fork, forked
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
@@ -116,6 +117,7 @@ class _Tracer:
 
     def __init__(self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, **how: Any) -> None:
         self._loaded, self._mode, self._method, self._how = loaded, mode, method, how
+        self._isolated = isolated
         self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
         functions = (loaded.loss, loaded.optimizer, loaded.train_step) if mode == "training" else ()
         self._companions = companions_of(loaded.model, functions)
@@ -130,7 +132,7 @@ class _Tracer:
         if self._loaded.is_affine and self._method == "fake":
             batches = batches[:2]
         try:
-            steps = [self._step(size) for size in batches]
+            steps = self._steps(batches)
         except Exception as error:  # the user's code, which may accept only its own batch size
             if not is_of_user(error):
                 raise
@@ -141,6 +143,15 @@ class _Tracer:
             except NotAffineError:
                 reason = f"sizes at {', '.join(map(str, batches))} do not grow as a + b x batch"
         return self._merged([wanted], [self._step(wanted)], notes=(f"traced only at batch {wanted}: {reason}",))
+
+    def _steps(self, batches: Sequence[int]) -> list[Recording]:
+        """Trace the batches one after the other, or two at the same time if no code of the user's would run twice."""
+        first, *others = batches
+        is_ours = self._isolated and self._loaded.is_affine
+        if len(others) != 1 or not is_ours or not can_fork():
+            return [self._step(size) for size in batches]
+        with forked(partial(self._step, *others)) as other:
+            return [self._step(first), other()]
 
     def _step(self, batch: int) -> Recording:
         loaded, fake = self._loaded, self._fake

@@ -1,0 +1,51 @@
+"""Runs a part of a trace at the same time, in a fork of the process, where that is safe and there is a core for it."""
+
+import os
+import pickle
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def can_fork() -> bool:
+    """Return whether a fork would be safe (system libraries of macOS do not survive one) and have a core of its own."""
+    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
+
+
+@contextmanager
+def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """Start `work` in a fork; the function waits for its result, which is pickled, and runs it here if the fork failed.
+
+    The fork has only this thread, and ends with the context.
+    """
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, about other threads
+        fork = os.fork()
+    if fork == 0:
+        try:
+            with open(writer, "wb") as pipe:
+                pickle.dump(work(), pipe, pickle.HIGHEST_PROTOCOL)
+        finally:
+            os._exit(0)
+    os.close(writer)
+
+    def result() -> Result:
+        try:
+            found: Result = pickle.load(pipe)
+        except (EOFError, pickle.UnpicklingError):
+            found = work()
+        return found
+
+    with open(reader, "rb") as pipe:
+        try:
+            yield result
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(fork, signal.SIGKILL)
+            os.waitpid(fork, 0)
