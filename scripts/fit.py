@@ -30,6 +30,7 @@ from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray
 
+SHARED = "shared_cpu_steps"
 FILES = (
     "neusight_e2e.csv",
     "ryujaehun.csv",
@@ -51,6 +52,7 @@ FILES = (
     "aiconfigurator_matmuls.csv",
     "lamikr.csv",
     "own/cpu_steps.csv",
+    f"own/{SHARED}.csv",
 )
 CHECKED = "own/calibration_steps.csv"
 """The steps on which calibrations are checked."""
@@ -125,8 +127,9 @@ def read_sustained() -> dict[str, tuple[float, float]]:
 
 
 def is_fitted(measurement: Measurement) -> bool:
-    """Return whether the measurement is fitted: one timm net in four, long single operators, and most whole steps.
+    """Return whether the measurement is fitted: one of timm's nets in four, long single operators, most whole steps.
 
+    All nets on a shared CPU are fitted, as in the table of calibrations: they are few, and their errors differ most.
     ryujaehun's backward steps in half and TF32 are left out, since its cuDNN of 2020 ran them several times slower.
     """
     table = Path(measurement.file).stem
@@ -138,7 +141,8 @@ def is_fitted(measurement: Measurement) -> bool:
         return measurement.batch >= LARGE_PRODUCT
     if measurement.model.startswith("operators.py::"):
         return measurement.step_s >= LONG_S and "::conv_" not in measurement.model
-    return not measurement.model.startswith("timm:") or crc32(net_of(measurement.model).encode()) % EVERY == 0
+    is_few = table == SHARED or not measurement.model.startswith("timm:")
+    return is_few or crc32(net_of(measurement.model).encode()) % EVERY == 0
 
 
 def locked(step: MeasuredStep) -> MeasuredStep:
