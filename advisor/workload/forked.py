@@ -29,15 +29,15 @@ def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         fork = os.fork()
     if fork == 0:
         try:
-            with open(writer, "wb") as pipe:
-                pickle.dump(work(), pipe, pickle.HIGHEST_PROTOCOL)
+            with open(writer, "wb") as answer:
+                pickle.dump(work(), answer, pickle.HIGHEST_PROTOCOL)
         finally:
             os._exit(0)
     os.close(writer)
 
     def result() -> Result:
         try:
-            found: Result = pickle.load(pipe)
+            found: Result = pickle.load(pipe)  # noqa: S301 - of our own fork
         except (EOFError, pickle.UnpicklingError):
             found = work()
         return found
