@@ -16,8 +16,9 @@ from advisor.records.fine_tuning import OptimizerChoice, Recipe
 _OPTIMIZERS: Mapping[str, OptimizerChoice] = {
     "adamw_torch": "adamw-foreach", "adamw_torch_fused": "adamw", "adamw_hf": "adamw-foreach",
     "adamw_bnb_8bit": "adamw-8bit", "adamw_8bit": "adamw-8bit", "paged_adamw_8bit": "paged-adamw-8bit",
+    "paged_adamw": "paged-adamw", "paged_adamw_32bit": "paged-adamw",
     "torch.optim.AdamW": "adamw-foreach", "bitsandbytes.optim.AdamW8bit": "adamw-8bit",
-    "bitsandbytes.optim.PagedAdamW8bit": "paged-adamw-8bit",
+    "bitsandbytes.optim.PagedAdamW": "paged-adamw", "bitsandbytes.optim.PagedAdamW8bit": "paged-adamw-8bit",
 }  # fmt: skip
 _TORCHTUNE_MODELS: Mapping[str, str] = {
     "llama2_7b": "meta-llama/Llama-2-7b-hf", "llama2_13b": "meta-llama/Llama-2-13b-hf",

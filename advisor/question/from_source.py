@@ -33,6 +33,8 @@ from advisor.workload.summary import group_rows, summarize
 
 MAX_DEVICES = 6
 """The most devices that `--on` may name: side by side, each needs columns of its own."""
+_SIZES = frozenset({"samples", "tokens", "epochs", "requests_per_day"})
+"""The fields that say how large the job is."""
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 
 ReadMachine = Callable[[], Machine]
@@ -306,6 +308,8 @@ def as_script(workload: Workload, options: ScriptOptions) -> tuple[Workload, Opt
         "loader_s_per_sample": script.loader_s_per_sample,
         "loader_workers": script.worker_count,
     }
+    if workload.mode == "training" and script.sample_count is not None and not options.given & _SIZES:
+        own["samples"] = script.sample_count
     if "precision" in options.given:
         workload = replace(workload, script=replace(script, gpu_precision=None, cpu_precision=None))
     return workload, replace(options, **{name: value for name, value in own.items() if name not in options.given})

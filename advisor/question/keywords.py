@@ -38,7 +38,7 @@ class Keywords(TypedDict, total=False):
     sequence: int | str | None
     packing: bool
     mean_tokens: float | str | None
-    optim: Literal["adamw", "adamw-foreach", "adamw-8bit", "paged-adamw-8bit"]
+    optim: Literal["adamw", "adamw-foreach", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"]
     trainer_kernels: Literal["torch", "fused", "liger"]
     keep_activations: bool
     model_config: str | None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 FineTuningMethod = Literal["full", "lora", "qlora"]
 """Train all weights, adapters beside frozen weights, or adapters beside frozen weights in 4 bits."""
 FineTuningChoice = Literal["none", "full", "lora", "qlora"]
-OptimizerChoice = Literal["adamw", "adamw-foreach", "adamw-8bit", "paged-adamw-8bit"]
+OptimizerChoice = Literal["adamw", "adamw-foreach", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"]
 TrainerKernels = Literal["torch", "fused", "liger"]
 """Kernels of norms, rotary embeddings, gated activations and losses: torch's, one fused kernel each (Unsloth), or these
 with an output layer that never holds all logits (Liger)."""

@@ -166,8 +166,8 @@ class Options:
     )
     optim: OptimizerChoice = _tuning_flag(
         "adamw",
-        "adamw (one fused kernel), adamw-foreach (a loop over operators), adamw-8bit (bitsandbytes), or "
-        "paged-adamw-8bit, whose state is in host memory",
+        "adamw (one fused kernel), adamw-foreach (a loop over operators), adamw-8bit (bitsandbytes), or paged-adamw "
+        "and paged-adamw-8bit, whose state is in host memory",
     )
     trainer_kernels: TrainerKernels = _tuning_flag(
         "torch",

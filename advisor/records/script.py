@@ -25,6 +25,7 @@ class Script:
     - `passes`: forward and backward passes whose gradients one optimizer step takes
     - `worker_count`: processes of its `DataLoader`; None if it has none
     - `loader_s_per_sample`: time in which one thread of this machine loads a sample; None if it was not timed
+    - `sample_count`: samples that it trains in all its epochs; None if it does not say
     """
 
     gpu_precision: Precision | None
@@ -34,6 +35,7 @@ class Script:
     passes: int = 1
     worker_count: int | None = None
     loader_s_per_sample: float | None = None
+    sample_count: int | None = None
     reads: ScriptReads = field(default_factory=ScriptReads)
 
     def precision_on(self, kind: DeviceKind) -> Precision | None:

@@ -33,6 +33,7 @@ _MOST_BYTES = 2.0**57
 _MOST_CALLS = 1e9
 """A call takes at least a microsecond, so a step of more calls would take over a quarter of an hour."""
 _MOST_BATCH = 1e9
+_MOST_SAMPLES = 1e15
 """The limit of `--batch`."""
 _MOST_TAKEN_RATIO = 1e7
 """The caching allocator may reserve 20 MB for a tensor of 4 bytes."""
@@ -160,6 +161,7 @@ def _problems(workload: Workload) -> Iterator[_Problem]:
         yield from _outside(workload.script.passes, least=1, most=_MOST_BATCH, key="script.passes")
         yield from _outside(workload.script.worker_count or 0, most=_MOST_BATCH, key="script.worker_count")
         yield from _outside(workload.script.loader_s_per_sample or 0, most=1e9, key="script.loader_s_per_sample")
+        yield from _outside(workload.script.sample_count or 0, most=_MOST_SAMPLES, key="script.sample_count")
     # A workload whose sizes are not a + b x batch is never evaluated at another batch than its own.
     least_batch = 1 if workload.batch_is_affine else workload.batch
     for index, operand in enumerate(workload.inputs):

@@ -184,6 +184,8 @@ class _QuantizedProduct(torch.autograd.Function):
 class AdamW8bit(torch.optim.Optimizer):
     """AdamW with moments in 8 bits (bitsandbytes: `AdamW8bit`); small parameters keep theirs in fp32."""
 
+    least_8bit: float = _LEAST_8BIT
+
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters, {})
 
@@ -193,7 +195,7 @@ class AdamW8bit(torch.optim.Optimizer):
         for parameter in (one for group in self.param_groups for one in group["params"] if one.grad is not None):
             state = self.state[parameter]
             if not state:
-                is_small = parameter.numel() < _LEAST_8BIT
+                is_small = parameter.numel() < self.least_8bit
                 for moment in ("first", "second"):
                     state[moment] = torch.empty_like(parameter, dtype=torch.float32 if is_small else torch.uint8)
                 scale_count = 0 if is_small else 2 * math.ceil(parameter.numel() / _MOMENTS_BLOCK)
@@ -201,10 +203,17 @@ class AdamW8bit(torch.optim.Optimizer):
             torch.ops.finetune.adamw_8bit(parameter, parameter.grad, state["first"], state["second"], state["scales"])
 
 
+class AdamW32bit(AdamW8bit):
+    """AdamW with moments in fp32 whatever the weights are (bitsandbytes: `AdamW32bit`)."""
+
+    least_8bit = math.inf
+
+
 OPTIMIZERS: Mapping[OptimizerChoice, Callable[[Any], torch.optim.Optimizer]] = {
     "adamw": partial(torch.optim.AdamW, fused=True),
     "adamw-foreach": torch.optim.AdamW,
     "adamw-8bit": AdamW8bit,
+    "paged-adamw": AdamW32bit,
     "paged-adamw-8bit": AdamW8bit,
 }
 """`adamw` is the default of transformers' Trainer since version 5, "adamw_torch_fused", and `adamw-foreach` the earlier

@@ -54,6 +54,7 @@ class ScriptWatch:
         self._told: tuple[Precision, str] | None = None
         self._processes = (1, "")
         self._assumed: list[str] = []
+        self._sample_count: int | None = None
         self._compiled: list[tuple[Any, str]] = []
         self._scaler = ""
         self._loader: tuple[DataLoader[Any], str] | None = None
@@ -86,6 +87,7 @@ class ScriptWatch:
             passes=passes,
             worker_count=None if loader is None else loader.num_workers,
             loader_s_per_sample=None if loader is None else _loader_s_per_sample(loader, batch=batch // passes),
+            sample_count=self._sample_count,
         )
 
     def notes(self, script: Script, model: nn.Module, *, may_autocast: bool) -> Iterator[str]:
@@ -134,6 +136,11 @@ class ScriptWatch:
         """Note that the script trains in `count` processes together; one of them is traced."""
         if count > self._processes[0]:
             self._processes = (count, place_now())
+
+    def note_job(self, sample_count: int, how: str) -> None:
+        """Note how many samples the script trains, and how that is known."""
+        self._sample_count = sample_count
+        self.note(f"the script trains {sample_count:,} samples ({how}, {place_now()})")
 
     def note(self, text: str) -> None:
         """Note what was assumed, in words."""

@@ -4,6 +4,7 @@ Without a GPU they would refuse some of their settings or change them. The libra
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Protocol
@@ -32,6 +33,9 @@ class Notes(Protocol):
     def note_processes(self, count: int) -> None:
         """Note how many processes train together."""
 
+    def note_job(self, sample_count: int, how: str) -> None:
+        """Note how many samples are trained, and how that is known."""
+
     def note(self, text: str) -> None:
         """Note what was assumed, in words."""
 
@@ -42,13 +46,15 @@ def library_patches(notes: Notes) -> dict[str, PatchesOf]:
     def trainer(module: ModuleType) -> Iterator[Patch]:
         owner = getattr(module, "Trainer", None) or module.Fabric
         yield owner, "__init__", _lightning_init(owner.__init__, notes)
+        if hasattr(owner, "fit"):
+            yield owner, "fit", _lightning_fit(owner.fit, notes)
 
     def accelerator(module: ModuleType) -> Iterator[Patch]:
         yield module.Accelerator, "__init__", _accelerator_init(module.Accelerator.__init__, notes)
 
     return {
         "transformers.training_args": _training_arguments,
-        "transformers.trainer": lambda module: _low_bit_optimizers(module, notes),
+        "transformers.trainer": lambda module: (*_low_bit_optimizers(module, notes), *_jobs(module, notes)),
         "accelerate.accelerator": accelerator,
         **{f"{lightning}.trainer.trainer": trainer for lightning in ("lightning.pytorch", "pytorch_lightning")},
         **{f"{lightning}.core.module": _unlogged for lightning in ("lightning.pytorch", "pytorch_lightning")},
@@ -79,6 +85,29 @@ def _low_bit_optimizers(module: ModuleType, notes: Notes) -> Iterator[Patch]:
     yield module.Trainer, "get_optimizer_cls_and_kwargs", staticmethod(chosen)
 
 
+def _jobs(module: ModuleType, notes: Notes) -> Iterator[Patch]:
+    """Note how many samples a Trainer is told to train, before its first step."""
+    train = module.Trainer.train
+
+    @functools.wraps(train)
+    @passes_arguments_on
+    def noted(trainer: Any, *args: Any, **settings: Any) -> Any:
+        told = trainer.args
+        batch = told.train_batch_size * told.gradient_accumulation_steps
+        _note_job(notes, trainer.train_dataset, epochs=told.num_train_epochs, steps=told.max_steps, batch=batch)
+        return train(trainer, *args, **settings)
+
+    yield module.Trainer, "train", noted
+
+
+def _note_job(notes: Notes, data: Any, *, epochs: float, steps: int, batch: int) -> None:
+    """Note so many epochs of a data set that knows its length, or `steps` of `batch` samples if they are positive."""
+    if steps > 0:
+        notes.note_job(steps * batch, f"{steps:,} steps of {batch:,} in each process")
+    elif epochs > 0 and hasattr(data, "__len__"):
+        notes.note_job(math.ceil(len(data) * epochs), f"{epochs:g} epochs of {len(data):,}")
+
+
 def _accelerator_init(init: Callable[..., None], notes: Notes) -> Callable[..., None]:
     @functools.wraps(init)
     @passes_arguments_on
@@ -100,6 +129,19 @@ def _lightning_init(init: Callable[..., None], notes: Notes) -> Callable[..., No
         per_node = len(devices) if isinstance(devices, list) else int(devices) if str(devices).isdigit() else 1
         notes.note_processes(per_node * node_count)
         init(trainer, *args, **{**settings, **_ON_ONE_CPU})
+
+    return noted
+
+
+def _lightning_fit(fit: Callable[..., None], notes: Notes) -> Callable[..., None]:
+    @functools.wraps(fit)
+    @passes_arguments_on
+    def noted(trainer: Any, model: Any, train_dataloaders: Any = None, *args: Any, **settings: Any) -> None:
+        batch = (getattr(train_dataloaders, "batch_size", None) or 0) * trainer.accumulate_grad_batches
+        steps = trainer.max_steps if batch else 0
+        data = getattr(train_dataloaders, "dataset", None)
+        _note_job(notes, data, epochs=trainer.max_epochs or 0, steps=steps, batch=batch)
+        fit(trainer, model, train_dataloaders, *args, **settings)
 
     return noted
 

@@ -76,6 +76,11 @@ def test_a_file_of_axolotl_says_how_it_fine_tunes(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_paged_optimizer_of_qlora_recipes_has_moments_in_fp32(tmp_path: Path) -> None:
+    found = recipe(tmp_path, AXOLOTL.replace("paged_adamw_8bit", "paged_adamw_32bit"))
+    assert found.options["optim"] == "paged-adamw"
+
+
 def test_a_file_of_llama_factory_says_how_it_fine_tunes(tmp_path: Path) -> None:
     found = recipe(tmp_path, LLAMA_FACTORY)
     assert (found.trainer, found.model, found.batch) == ("LLaMA-Factory", "Qwen/Qwen2.5-7B", 1)

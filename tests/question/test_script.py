@@ -1,6 +1,8 @@
 """A script's job is priced as the script runs, except for what the user gives."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from tests.predict.toys import operand, row, workload
 
 SCRIPT = Script(
     gpu_precision="amp-fp16", cpu_precision="fp32", compile="compile", layout="nhwc", passes=2, worker_count=4,
-    loader_s_per_sample=0.001,
+    loader_s_per_sample=0.001, sample_count=3000,
 )  # fmt: skip
 IMAGES = operand((0.0, 1.0), 1000)
 STEP = workload(row("aten.relu", (IMAGES,), (IMAGES,), family="pointwise"), mode="training", script=SCRIPT)
@@ -34,6 +36,20 @@ def test_what_the_user_gives_counts_also_where_it_is_the_default() -> None:
     assert (options.compile, options.loader_workers, options.layout) == ("eager", 0, "nhwc")
     assert step.script is not None
     assert (step.script.gpu_precision, step.script.cpu_precision) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "samples"),
+    [({}, 3000), ({"samples": 50}, 50), ({"tokens": 1e6}, None), ({"requests_per_day": 10.0}, None)],
+)
+def test_the_job_is_what_the_script_trains_unless_the_user_gives_its_size(given: dict[str, Any], samples: int) -> None:
+    _, options = as_script(STEP, ScriptOptions(**given, given=frozenset(given)))
+    assert options.samples == samples
+
+
+def test_a_script_that_is_timed_in_inference_does_not_say_how_much_is_inferred() -> None:
+    _, options = as_script(replace(STEP, mode="inference"), ScriptOptions())
+    assert options.samples is None
 
 
 @pytest.mark.parametrize(

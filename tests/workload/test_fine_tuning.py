@@ -68,7 +68,11 @@ def test_full_fine_tuning_in_16_bits_keeps_everything_in_16_bits() -> None:
 
 @pytest.mark.parametrize(
     ("optimizer", "moments"),
-    [("adamw", 2 * 2 * 2**14), ("adamw-8bit", 2 * 2**14 + 2 * 4 * 2**14 / 256)],  # a scale in fp32 for 256 moments
+    [
+        ("adamw", 2 * 2 * 2**14),
+        ("paged-adamw", 2 * 4 * 2**14),
+        ("adamw-8bit", 2 * 2**14 + 2 * 4 * 2**14 / 256),
+    ],  # a scale in fp32 for 256 moments
 )
 def test_moments_in_8_bits_take_a_byte_and_their_scales(optimizer: OptimizerChoice, moments: float) -> None:
     loaded = load_live(nn.Linear(128, 128, bias=False), torch.zeros(BATCH, 128))

@@ -123,21 +123,22 @@ def trained(traced, settings, *, change=""):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("settings", "gpu", "mode"),
+    ("settings", "gpu", "mode", "samples"),
     [
-        ("", "cudnn-tf32", "eager"),
-        ("bf16=True", "amp-bf16", "eager"),
-        ("fp16=True, torch_compile=True", "amp-fp16", "compile"),
+        ("", "cudnn-tf32", "eager", 3 * 64),  # three epochs are the default
+        ("bf16=True, num_train_epochs=0.5", "amp-bf16", "eager", 32),
+        ("fp16=True, torch_compile=True, max_steps=10", "amp-fp16", "compile", 10 * 4 * 2),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_trainer_runs_as_its_arguments_say(traced, settings, gpu, mode):
+def test_trainer_runs_as_its_arguments_say(traced, settings, gpu, mode, samples):
     with tf32_settings_kept():
         workload = trained(traced, settings)
     assert workload.script is not None
     assert (workload.script.gpu_precision, workload.script.compile) == (gpu, mode)
     assert (workload.mode, workload.method, workload.batch) == ("training", "symbolic", 8)
-    assert (workload.script.passes, workload.script.worker_count) == (2, 1)
+    assert (workload.script.passes, workload.script.worker_count, workload.script.sample_count) == (2, 1, samples)
+    assert f"the script trains {samples} samples" in " ".join(workload.assumptions)
     assert workload.optimizer == "AdamW"
 
 
@@ -191,6 +192,8 @@ class Classifier({package}.LightningModule):
 """
 STAND_IN = """
 class Trainer:
+    max_epochs, max_steps, accumulate_grad_batches = 5, -1, 1
+
     def __init__(self, *, accelerator="auto", devices="auto", num_nodes=1, strategy="auto", precision=None):
         assert (accelerator, devices, num_nodes, strategy) == ("cpu", 1, 1, "auto")
 
@@ -243,6 +246,7 @@ def test_lightnings_trainer_runs_on_one_cpu_in_the_precision_of_its_gpus(traced,
     assert {row.module for row in workload.rows if row.op == "aten.addmm"} == {"net.0", "net.2"}
     [note] = [note for note in workload.assumptions if "processes" in note]
     assert_says(note, "8 processes")
+    assert workload.script.sample_count == 5 * 64
 
 
 @pytest.mark.slow
@@ -250,11 +254,14 @@ def test_lightnings_trainer_runs_on_one_cpu_in_the_precision_of_its_gpus(traced,
 def test_lightning_itself_does(traced):
     pytest.importorskip("lightning")
     package = "lightning"
-    settings = "accelerator='gpu', devices=2, precision='16-mixed', accumulate_grad_batches=3, logger=False"
+    settings = (
+        "accelerator='gpu', devices=2, precision='16-mixed', accumulate_grad_batches=3, logger=False, max_steps=7"
+    )
     workload = traced(f"import {package}\n{(MODULE + FIT).format(package=package, settings=settings)}")
     assert workload.script is not None
     assert (workload.script.gpu_precision, workload.script.cpu_precision) == ("amp-fp16", "amp-bf16")
     assert (workload.method, workload.batch, workload.script.passes) == ("symbolic", 12, 3)
+    assert workload.script.sample_count == 7 * 12
     assert {row.module for row in workload.rows if row.op == "aten.addmm"} == {"net.0", "net.2"}
 
 
