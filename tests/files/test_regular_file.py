@@ -78,7 +78,7 @@ ALLOWED_MODULES = {
     "launch/packages.py",
     # Files of the kernel, and descriptors.
     "calibrate/noise.py", "calibrate/operator_child.py", "cli/terminal.py", "machine/limits.py", "workload/spawn.py",
-    "workload/supervisor.py", "workload/trace_child.py",
+    "workload/forked.py", "workload/supervisor.py", "workload/trace_child.py",
     # Opened without waiting and closed at once, so that the record of what a trace reads has it.
     "workload/model_config.py",
     # The file that is being written, and the one that reads.
