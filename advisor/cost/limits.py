@@ -12,6 +12,9 @@ from advisor.records.answer import Job, JobLimits
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, TokenTimes
 from advisor.records.rejection import Cause, RejectionCode
 
+_OF_ALL_MACHINES = ("over-quota", "over-max-hourly")
+"""Limits that fewer machines may keep, though they cost more for the same work."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Limit:
@@ -80,11 +83,12 @@ def keeps_all(limits: Sequence[Limit], *, among: BoolArray) -> BoolArray:
     return kept
 
 
-def broken_limits(limits: Sequence[Limit], offer: int) -> tuple[Cause, ...]:
-    """Return the limits that the offer at this index breaks."""
+def broken_limits(limits: Sequence[Limit], offer: int, *, machine_count: int) -> tuple[Cause, ...]:
+    """Return the limits that the offer at this index breaks; its plan takes `machine_count` machines together."""
     amounts = ((limit.code, float(limit.needed[offer]), float(limit.available[offer])) for limit in limits)
+    together = f"{machine_count} machines" if machine_count > 1 else ""
     return tuple(
-        Cause(code=code, needed=needed, available=available)
+        Cause(code=code, needed=needed, available=available, what=together if code in _OF_ALL_MACHINES else "")
         for code, needed, available in amounts
         if needed > available
     )

@@ -77,7 +77,9 @@ def rank(
             cause = Cause(code="unknown-co2", what=why_unknown(billing.energy, one.offer))
             without_co2.append(Rejected(offer=one.offer, causes=(cause,)))
         elif is_possible[index]:
-            over_limits.append(Rejected(offer=one.offer, causes=broken_limits(limits, index)))
+            machine_count = int(costed.terms.machine_count[index])
+            causes = broken_limits(limits, index, machine_count=machine_count)
+            over_limits.append(Rejected(offer=one.offer, causes=causes))
         else:
             impossible.append(Rejected(offer=one.offer, causes=(why_impossible(index, one.offer),)))
     ranked.sort(key=best_first(costed, objective=job.objective))

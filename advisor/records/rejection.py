@@ -111,9 +111,15 @@ def _over(verb: str, flag: str, amount_text: Callable[[float], str]) -> _Sentenc
     def sentence(cause: Cause, generation: Generation | None) -> str:
         needed, limit = _amounts(cause)
         at = "" if cause.batch is None else f" {at_batch_text(cause.batch, generation)}"
-        return f"{verb} {amount_text(needed)}{at}, {amount_text(needed - limit)} more than {flag} {amount_text(limit)}"
+        more = f"{amount_text(needed - limit)} more than {flag} {amount_text(limit)}"
+        return f"{verb} {amount_text(needed)}{at}, {more}{_together(cause)}"
 
     return sentence
+
+
+def _together(cause: Cause) -> str:
+    """Return how many machines the plan takes, if it is more than one."""
+    return f", with {cause.what} for each copy of the model (--max-machines 1 asks for one)" if cause.what else ""
 
 
 def _too_few_gpus(cause: Cause, _: Generation | None) -> str:
@@ -124,7 +130,7 @@ def _too_few_gpus(cause: Cause, _: Generation | None) -> str:
 def _over_quota(cause: Cause, _: Generation | None) -> str:
     needed, available = _amounts(cause)
     instances = "1 instance" if needed == 1 else f"{needed:,.0f} instances"
-    return f"needs {instances}, but your quota allows {available:,.0f}"
+    return f"needs {instances}, but your quota allows {available:,.0f}{_together(cause)}"
 
 
 def no_kernels_text(missing: Iterable[str], generation: Generation | None, *, on: str) -> str:

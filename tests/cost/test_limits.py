@@ -1,11 +1,15 @@
 """The limits that an offer must keep to be ranked, and by how much it misses them."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.answer import JobLimits
+from advisor.records.prediction import Scaling
+from advisor.records.scale import Plan
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
 from tests.says import assert_says
 
@@ -44,6 +48,20 @@ def test_a_budget_for_the_job() -> None:
         ["fast"],
         [("slow", "over-max-usd", "costs $1.00, $0.75 more than --max-usd $0.25")],
     )
+
+
+def test_a_plan_over_several_machines_that_breaks_a_limit_of_an_hour_says_how_many_it_takes() -> None:
+    together = Scaling(
+        plans=(Plan(machines=2),), plan=np.zeros((1, 1), dtype=np.intp), efficiency_ratio=np.ones((1, 1))
+    )
+    ranking = rank(
+        selection(offer("slow", usd_per_hour=3.6)),
+        fleet=fleet(0, devices=(SLOW,)),
+        predictions=replace(predictions(SLOW, step_s=[[1.0]]), scaling=together),
+        job=job(1000, limits=JobLimits(max_usd_per_hour=5.0)),
+    )
+    [(_, _, reason)] = said(ranking.rejected)
+    assert_says(reason, "$7.20", "--max-hourly $5.00, with 2 machines for each copy", "--max-machines 1")
 
 
 def test_a_budget_for_an_hour() -> None:
