@@ -48,7 +48,7 @@ oldest-torch:
 reliability: install
 	$(BIN)/pytest tests/reliability --attack-count 1000 --attack-page docs/reliability.md
 
-bench: $(VENV)/installed
+bench: install
 	$(BIN)/python scripts/bench.py
 
 fit: install

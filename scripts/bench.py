@@ -79,6 +79,8 @@ def command_lines(scratch: Path) -> list[Result]:
     environment = {"XDG_CACHE_HOME": str(cache)}
     again = run(*ADVISE, model, environment=environment)
     training = run(*ADVISE, model, "--mode", "training", environment=environment)
+    adapters = ("--finetune", "lora", "--lora-targets", "all-linear", "--sequence", "2048")
+    tuning = run(*ADVISE, "hf:meta-llama/Llama-3.1-8B", *adapters, environment=environment)
 
     def untraced(timed: Callable[[], float]) -> Callable[[], float]:
         def first() -> float:
@@ -93,6 +95,7 @@ def command_lines(scratch: Path) -> list[Result]:
         _ratio("advise resnet50.py again / import torch", again, run(*torch), most=1.5),
         _ratio("advise resnet50.py, traced / import torch", untraced(again), run(*torch), most=2.0),
         _ratio("advise resnet50.py --mode training, traced / import torch", untraced(training), run(*torch), most=2.3),
+        _ratio("advise, LoRA of 8 billion parameters, traced / import torch", untraced(tuning), run(*torch), most=6.0),
     ]
 
 
