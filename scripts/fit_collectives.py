@@ -26,9 +26,8 @@ from advisor.records.engine import DirectKernels
 from advisor.records.prediction import FloatArray
 from advisor.records.price import Catalog
 from advisor.records.scale import Fabric, Link
-from advisor.scale.collectives import SWITCH_RATIO, all_gather_s, all_reduce_s, all_to_all_s
+from advisor.scale.collectives import SWITCH_RATIO, all_gather_s, all_reduce_s, all_to_all_s, tensor_all_reduce_s
 from advisor.scale.links import OWN_PART_RATIO, inside_link
-from advisor.scale.served import tensor_all_reduce_s
 
 LEAST_BYTES = 2**20
 ROBUST_SCALE = 0.15

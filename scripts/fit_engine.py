@@ -29,7 +29,9 @@ from advisor.records.prediction import FloatArray
 from advisor.records.price import Catalog
 from advisor.records.scale import Fabric, Link, Plan
 from advisor.scale.links import inside_link
-from advisor.scale.served import ServedModel, batch_limits, engine_precision, request_times
+from advisor.scale.request_times import request_times
+from advisor.scale.served import batch_limits, engine_precision
+from advisor.scale.served_model import ServedModel
 
 ROBUST_SCALE = 0.15
 """Log error from which on a row counts linearly: instances of one shape differ by more than 40 % in some cases."""

@@ -4,8 +4,8 @@
 
 The tables are those of `scripts/list_energy.py`. Power over its limit is the idle share plus a coefficient for each
 share of the time that compute, memory traffic and overheads take (`load_ratios` in `advisor/cost/power.py`). The shares
-are predicted, by `advisor/scale/served.py` for services and by the same rates of devices for single kernels. GPUs weigh
-alike, however many rows they have. The table has the errors of each GPU when it is left out of the fit.
+are predicted, by `advisor/scale/request_times.py` for services and by the same rates of devices for single kernels.
+GPUs weigh alike, however many rows they have. The table has the errors of each GPU when it is left out of the fit.
 """
 
 import csv
@@ -31,7 +31,9 @@ from advisor.records.prediction import FloatArray
 from advisor.records.price import Catalog
 from advisor.records.scale import Plan
 from advisor.scale.links import fabric_of
-from advisor.scale.served import ServedModel, batch_limits, engine_precision, request_times
+from advisor.scale.request_times import request_times
+from advisor.scale.served import batch_limits, engine_precision
+from advisor.scale.served_model import ServedModel
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = ROOT / "tests" / "data" / "measured" / "energy"

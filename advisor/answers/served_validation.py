@@ -23,7 +23,7 @@ from advisor.records.prediction import Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.scale.predict_on_all import predict_on_all
-from advisor.scale.served import ServedModel
+from advisor.scale.served_model import ServedModel
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import OnProgress, trace_many, workload_of
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.records.engine import DirectKernels
 from advisor.records.scale import Fabric, Link, Rate
 
 Seconds: TypeAlias = NDArray[np.float64]
@@ -42,6 +43,9 @@ SWITCH_RATIO = 0.71
 """Share of the switch's rate that its all-reduce reaches (`scripts/fit_collectives.py`)."""
 _LEAST_SWITCHED = 3
 """With two GPUs nothing is saved in the switch: each sends all bytes, as in a ring."""
+_PAIR = 2
+_DIRECT_WAYS = (2, 4, 6, 8)
+"""Sizes of groups for which vLLM has kernels (custom_all_reduce.py, `_SUPPORTED_WORLD_SIZES`)."""
 
 
 def rank_count(fabric: Fabric) -> int:
@@ -163,6 +167,43 @@ def send_s(total_bytes: Any, link: Link) -> Seconds:
     """Return the time to send bytes from one GPU to another over the link."""
     bytes_per_s = np.minimum(link.bytes_per_s, link.peer_bytes_per_s)
     return np.asarray(SIMPLE.call_s + link.step_s[SIMPLE.place] + total_bytes / bytes_per_s)
+
+
+def tensor_all_reduce_s(sent_bytes: Any, fabric: Fabric, *, kernels: DirectKernels, waiting_s: Any) -> Seconds:
+    """Return the time of an engine's all-reduce: with its own kernels where they apply, or with NCCL if that is faster.
+
+    In one shot each GPU reads all bytes of all others; in two each adds up a part and then reads the parts of the
+    others (vLLM: csrc/custom_all_reduce.cuh). In a third kernel the switch adds. They are for 2, 4, 6 or 8 GPUs of a
+    machine with links to each other, or for 2 on PCIe. `waiting_s` is added.
+    """
+    link, ways = fabric.inside, fabric.gpu_count
+    fastest_s: Seconds = all_reduce_s(sent_bytes, fabric)
+    if fabric.machines == 1 and ways in _DIRECT_WAYS:
+        rate = np.minimum(link.bytes_per_s, (ways - 1) * link.peer_bytes_per_s) * kernels.direct_ratio
+        one_shot_s = kernels.direct_s + (ways - 1) * sent_bytes / rate
+        two_shot_s = 2 * kernels.direct_s + 2 * (ways - 1) / ways * sent_bytes / rate
+        applies = (sent_bytes < kernels.direct_most_bytes) & (np.isinf(link.shared_bytes_per_s) | (ways == _PAIR))
+        fastest_s = np.where(applies, np.minimum(fastest_s, np.minimum(one_shot_s, two_shot_s)), fastest_s)
+        if ways > _PAIR:
+            in_switch_s = kernels.switch_s + switched_s(sent_bytes, link, share=kernels.switch_ratio)
+            applies = sent_bytes <= kernels.switch_most_bytes
+            fastest_s = np.where(applies, np.minimum(fastest_s, in_switch_s), fastest_s)
+    total_s: Seconds = waiting_s + fastest_s
+    return total_s
+
+
+def expert_exchange_s(sent_bytes: Any, fabric: Fabric, *, chosen: int) -> Seconds:
+    """Return the time to send tokens, each to `chosen` experts, from the GPU that has them to those with the experts.
+
+    A token goes once to each machine and once to each GPU on which it has an expert (deepseek-ai/DeepEP, normal
+    kernels); of n places, k choices reach n (1 - (1 - 1/n)^k).
+    """
+
+    def reached(places: int) -> float:
+        return places * (1 - (1 - 1 / places) ** chosen)
+
+    network_bytes = sent_bytes * reached(fabric.machines) * (1 - 1 / fabric.machines)
+    return all_to_all_s(sent_bytes * reached(rank_count(fabric)), fabric, network_bytes=network_bytes)
 
 
 def _ring_latency_s(fabric: Fabric, protocol: Protocol) -> Rate:

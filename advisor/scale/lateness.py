@@ -9,7 +9,7 @@ from advisor.cost.limits import step_limits
 from advisor.records.answer import Job, JobLimits
 from advisor.records.prediction import FloatArray, IndexArray, TokenTimes
 from advisor.records.scale import Plan
-from advisor.scale.served import Lateness as ServedLateness
+from advisor.scale.served_best import Lateness as ServedLateness
 from advisor.scale.spread_out import Lateness, never_late
 
 

@@ -1,7 +1,7 @@
 """Finds the links between the GPUs of a machine, and between machines."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 
@@ -118,6 +118,16 @@ def outer_fabric(fabric: Fabric, *, ways: int) -> Fabric:
         machines=fabric.machines * inside // ways,
         between=between,
     )
+
+
+def stage_links(fabric: Fabric, plan: Plan) -> Iterator[tuple[Link, int]]:
+    """Yield the links between the stages of a pipeline, each with the number of times that a pass goes over it."""
+    machines = max(1, plan.tensor * plan.pipeline // fabric.gpu_count)
+    between = 0 if fabric.between is None else min(plan.pipeline, machines) - 1
+    if fabric.between is not None and between:
+        yield fabric.between, between
+    if plan.pipeline - 1 - between:
+        yield fabric.inside, plan.pipeline - 1 - between
 
 
 def _part_of(link: Link, share: float) -> Link:

@@ -12,13 +12,15 @@ from advisor.scale.collectives import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
+    expert_exchange_s,
     hierarchical_all_reduce_s,
     ring_all_reduce_s,
     send_s,
     switch_all_reduce_s,
+    tensor_all_reduce_s,
     tree_all_reduce_s,
 )
-from tests.scale.toys import fabric, simple_link
+from tests.scale.toys import KERNELS, fabric, simple_link
 
 CALL_S = SIMPLE.call_s
 GPUS = st.sampled_from([1, 2, 4, 8])
@@ -130,3 +132,39 @@ def test_doubling_a_link_never_slows(size: float, gpus: int, machines: int, insi
 def test_more_bytes_never_take_less(size: float, more: float, gpus: int, machines: int) -> None:
     links: Fabric = fabric(gpus=gpus, machines=machines)
     assert all_reduce_s(size + more, links) >= all_reduce_s(size, links)
+
+
+def all_reduce_us(size_bytes: float, ways: int, link: Link) -> float:
+    fabric = Fabric(gpu_count=ways, inside=link)
+    return 1e6 * float(tensor_all_reduce_s(size_bytes, fabric, kernels=KERNELS, waiting_s=0.0))
+
+
+def test_small_messages_go_in_one_shot_larger_ones_in_two_and_the_largest_around_the_ring() -> None:
+    link = simple_link(3.4e-6, 100.0)
+    # 7 x 1 kB at 100 GB/s; 2 x 2 us and 2 x 7/8 x 1 MB; 100 MB as NCCL does.
+    assert all_reduce_us(1e3, 8, link) == pytest.approx(2 + 0.07)
+    assert all_reduce_us(1e6, 8, link) == pytest.approx(4 + 17.5)
+    assert all_reduce_us(1e8, 8, link) == pytest.approx(8.4 + 14 * 3.4 + 1750)
+
+
+def test_a_switch_adds_for_an_engine_too() -> None:
+    # 10 us and 4 MB at half of 400 GB/s; above 64 MB NCCL: 25 us and 100 MB at 0.71 of 400 GB/s.
+    link = replace(simple_link(3.4e-6, 100.0), switch_bytes_per_s=400e9)
+    assert all_reduce_us(4e6, 4, link) == pytest.approx(10 + 20)
+    assert all_reduce_us(1e8, 4, link) == pytest.approx(25 + 1e8 / (400e9 * SWITCH_RATIO) * 1e6)
+
+
+def test_an_engines_kernels_are_not_for_three_gpus_nor_for_four_on_pcie() -> None:
+    link = simple_link(1e-6, 100.0)
+    pcie = replace(link, shared_bytes_per_s=2e11)
+    # NCCL: 8.4 us and 4 or 6 steps of 1 us.
+    assert all_reduce_us(1.0, 3, link) == pytest.approx(8.4 + 4, rel=1e-3)
+    assert all_reduce_us(1.0, 4, pcie) == pytest.approx(8.4 + 6, rel=1e-3)
+    assert all_reduce_us(1.0, 2, pcie) == pytest.approx(2, rel=1e-3)
+
+
+def test_a_token_goes_once_to_a_machine_however_many_experts_it_has_there() -> None:
+    # 8 choices among 16 GPUs on 2 machines reach 16 (1 - (15/16)^8) GPUs and 2 (1 - 1/2^8) machines, of which half are
+    # others: 8 GPUs send 0.996 MB each at 50 GB/s.
+    seconds = expert_exchange_s(1e6, fabric(gpus=8, machines=2), chosen=8)
+    assert float(seconds) == pytest.approx(8.4e-6 + 10e-6 + 8 * 0.99609375e6 / 50e9)

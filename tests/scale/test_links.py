@@ -3,7 +3,7 @@ import pytest
 
 from advisor.records.scale import Plan
 from advisor.scale.collectives import all_gather_s, all_to_all_s, send_s
-from advisor.scale.links import fabric_of, inner_fabric, inside_link, outer_fabric
+from advisor.scale.links import fabric_of, inner_fabric, inside_link, outer_fabric, stage_links
 from tests.predict.toys import device
 
 
@@ -77,3 +77,18 @@ def test_the_fabric_is_that_of_the_plan() -> None:
     assert fabric.between is not None
     assert np.ravel(fabric.between.bytes_per_s).tolist() == [5e10]
     assert fabric_of([device()], Plan(data=4)).between is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "sends"),
+    [
+        (Plan(machines=2, tensor=8), []),  # no stages, whatever the group spans
+        (Plan(machines=4, tensor=8, pipeline=2), [("network", 1)]),
+        (Plan(machines=2, tensor=2, pipeline=4), [("network", 1), ("inside", 2)]),
+        (Plan(tensor=2, pipeline=2), [("inside", 1)]),
+    ],
+)
+def test_a_pass_crosses_each_border_between_stages_once(plan: Plan, sends: list[tuple[str, int]]) -> None:
+    links = fabric_of([device(nvlink_bytes_per_s=2e11, network_bytes_per_s=5e10)], plan)
+    found = [("network" if link is links.between else "inside", count) for link, count in stage_links(links, plan)]
+    assert found == sends

@@ -15,31 +15,22 @@ from advisor.predict.time_breakdown import EXCHANGE, explain_step
 from advisor.predict.weights import with_kv_cache, with_weights
 from advisor.records.answer import Interval
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device
-from advisor.records.engine import BatchLimits, DirectKernels, Engine, NarrowKernel, PassCosts
+from advisor.records.engine import BatchLimits, Engine, NarrowKernel, PassCosts
 from advisor.records.explained_step import PredictedStep
 from advisor.records.generation import CacheFormat, Generation, WeightFormat
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions, TokenTimes
-from advisor.records.scale import Fabric, Link, Plan, Spreading
+from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, Workload
-from advisor.scale.collectives import SWITCH_RATIO, send_s
-from advisor.scale.links import fabric_of, inside_link
+from advisor.scale.collectives import send_s
+from advisor.scale.links import inside_link
 from advisor.scale.plans import served_plans
-from advisor.scale.served import (
-    ServedModel,
-    _stage_links,
-    batch_limits,
-    engine_precision,
-    exchange_ratio,
-    expert_exchange_s,
-    part_of_generation,
-    predict_served,
-    tensor_all_reduce_s,
-)
+from advisor.scale.served import batch_limits, engine_precision, exchange_ratio, predict_served
+from advisor.scale.served_model import ServedModel, part_of_generation
 from advisor.scale.sharded_memory import memory_of_one
 from tests.predict.toys import NOTHING, device, efficiency, memory_line, operand
 from tests.predict.toys import workload as toy
-from tests.scale.toys import fabric, simple_link
+from tests.scale.toys import KERNELS
 
 PASSES = 10
 PER_REQUEST = (0.0, 1.0)
@@ -55,14 +46,6 @@ IDEAL = PassCosts(
 )
 """An engine without overheads, on which compute and memory overlap fully."""
 LIMITS = BatchLimits(max_num_seqs=64, max_num_batched_tokens=2048)
-KERNELS = DirectKernels(
-    direct_s=2e-6,
-    direct_ratio=1.0,
-    direct_most_bytes=8e6,
-    switch_s=10e-6,
-    switch_ratio=0.5,
-    switch_most_bytes=64e6,
-)
 ENGINE = Engine(
     name="toy",
     version="1",
@@ -513,35 +496,6 @@ def test_a_pipeline_runs_its_groups_of_requests_one_behind_the_other() -> None:
     assert tokens.pass_s[0, 0] == pytest.approx(decode_us(4) * 1e-6)
 
 
-def all_reduce_us(size_bytes: float, ways: int, link: Link) -> float:
-    fabric = Fabric(gpu_count=ways, inside=link)
-    return 1e6 * float(tensor_all_reduce_s(size_bytes, fabric, kernels=KERNELS, waiting_s=0.0))
-
-
-def test_small_messages_go_in_one_shot_larger_ones_in_two_and_the_largest_around_the_ring() -> None:
-    link = simple_link(3.4e-6, 100.0)
-    # 7 x 1 kB at 100 GB/s; 2 x 2 us and 2 x 7/8 x 1 MB; 100 MB as NCCL does.
-    assert all_reduce_us(1e3, 8, link) == pytest.approx(2 + 0.07)
-    assert all_reduce_us(1e6, 8, link) == pytest.approx(4 + 17.5)
-    assert all_reduce_us(1e8, 8, link) == pytest.approx(8.4 + 14 * 3.4 + 1750)
-
-
-def test_a_switch_adds_for_an_engine_too() -> None:
-    # 10 us and 4 MB at half of 400 GB/s; above 64 MB NCCL: 25 us and 100 MB at 0.71 of 400 GB/s.
-    link = replace(simple_link(3.4e-6, 100.0), switch_bytes_per_s=400e9)
-    assert all_reduce_us(4e6, 4, link) == pytest.approx(10 + 20)
-    assert all_reduce_us(1e8, 4, link) == pytest.approx(25 + 1e8 / (400e9 * SWITCH_RATIO) * 1e6)
-
-
-def test_an_engines_kernels_are_not_for_three_gpus_nor_for_four_on_pcie() -> None:
-    link = simple_link(1e-6, 100.0)
-    pcie = replace(link, shared_bytes_per_s=2e11)
-    # NCCL: 8.4 us and 4 or 6 steps of 1 us.
-    assert all_reduce_us(1.0, 3, link) == pytest.approx(8.4 + 4, rel=1e-3)
-    assert all_reduce_us(1.0, 4, pcie) == pytest.approx(8.4 + 6, rel=1e-3)
-    assert all_reduce_us(1.0, 2, pcie) == pytest.approx(2, rel=1e-3)
-
-
 def test_heads_that_do_not_divide_leave_pipelines_and_copies() -> None:
     workload = generation()
     assert workload.generation is not None
@@ -556,21 +510,6 @@ def test_heads_that_do_not_divide_leave_pipelines_and_copies() -> None:
 def test_a_plan_for_more_gpus_than_any_machine_has_is_refused() -> None:
     with pytest.raises(UsageError, match="groups of 8 GPUs"):
         predicted([8], on=TWO, asked=Spreading(tensor=2, pipeline=4))
-
-
-@pytest.mark.parametrize(
-    ("plan", "sends"),
-    [
-        (Plan(machines=2, tensor=8), []),  # no stages, whatever the group spans
-        (Plan(machines=4, tensor=8, pipeline=2), [("network", 1)]),
-        (Plan(machines=2, tensor=2, pipeline=4), [("network", 1), ("inside", 2)]),
-        (Plan(tensor=2, pipeline=2), [("inside", 1)]),
-    ],
-)
-def test_a_pass_crosses_each_border_between_stages_once(plan: Plan, sends: list[tuple[str, int]]) -> None:
-    links = fabric_of([device(nvlink_bytes_per_s=2e11, network_bytes_per_s=5e10)], plan)
-    found = [("network" if link is links.between else "inside", count) for link, count in _stage_links(links, plan)]
-    assert found == sends
 
 
 def test_tensor_groups_in_two_stages_share_the_layers_and_then_each_layer() -> None:
@@ -741,13 +680,6 @@ def test_passes_are_computed_up_to_all_requests_that_may_be_in_flight() -> None:
     assert passes.most_in_flight.item() == 8192
     assert passes.decoding[-1] == 8192
     assert (np.diff(passes.pass_s[0], axis=1) >= 0).all()
-
-
-def test_a_token_goes_once_to_a_machine_however_many_experts_it_has_there() -> None:
-    # 8 choices among 16 GPUs on 2 machines reach 16 (1 - (15/16)^8) GPUs and 2 (1 - 1/2^8) machines, of which half are
-    # others: 8 GPUs send 0.996 MB each at 50 GB/s.
-    seconds = expert_exchange_s(1e6, fabric(gpus=8, machines=2), chosen=8)
-    assert float(seconds) == pytest.approx(8.4e-6 + 10e-6 + 8 * 0.99609375e6 / 50e9)
 
 
 def test_no_devices_have_no_predictions() -> None:

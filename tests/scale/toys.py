@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.records.engine import DirectKernels
 from advisor.records.prediction import PARTS
 from advisor.records.scale import Fabric, Link
 from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workload
@@ -15,6 +16,15 @@ BLOCK_COUNT = 4
 BLOCK_BYTES = 100
 OUTSIDE_BYTES = 80
 PARAMETER_BYTES = OUTSIDE_BYTES + BLOCK_COUNT * BLOCK_BYTES
+KERNELS = DirectKernels(
+    direct_s=2e-6,
+    direct_ratio=1.0,
+    direct_most_bytes=8e6,
+    switch_s=10e-6,
+    switch_ratio=0.5,
+    switch_most_bytes=64e6,
+)
+"""The all-reduces of an engine."""
 
 
 def fabric(*, gpus: int, gb_per_s: float = 100.0, machines: int = 1, network_gb_per_s: float = 50.0) -> Fabric:

@@ -13,7 +13,7 @@ from torch import nn
 
 from advisor.errors import TraceError
 from advisor.predict.served_pass import pass_work
-from advisor.scale.served import part_of_generation
+from advisor.scale.served_model import part_of_generation
 from tests.generations import language_model, quiet_transformers
 
 pytest.importorskip("transformers")
