@@ -37,6 +37,9 @@ PROTOCOLS = (Protocol(0, 6.6e-6, 0.38), Protocol(1, 14e-6, 0.92), SIMPLE)
 NCCL 2.27, src/graph/tuning.cc: `baseLatencies` of the ring, and the shares of bandwidth. LL is limited to 87.7 GB/s on
 an A100, 141 on an H100 and 282 on a B200, 0.37 to 0.39 of what NCCL takes NVLink for.
 """
+ALL_REDUCES = 2
+"""All-reduces per block of a tensor-parallel group in forward, and again in backward: after attention and after
+feed-forward (Megatron-LM)."""
 SWITCH_S = 25e-6
 """Latency of an all-reduce in the switch (the same file, `hwLatencies` of NVLS)."""
 SWITCH_RATIO = 0.71

@@ -9,12 +9,10 @@ from advisor.predict.precision import Width
 from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan
 from advisor.records.workload import Workload
-from advisor.scale.collectives import all_gather_s, all_reduce_s, send_s
+from advisor.scale.collectives import ALL_REDUCES, all_gather_s, all_reduce_s, send_s
 from advisor.scale.links import fabric_of, inner_fabric, outer_fabric
 from advisor.scale.traffic import Traffic, part_of, traffic_of
 
-_TENSOR_ALL_REDUCES = 2
-"""All-reduces per block in forward and again in backward: after attention and after feed-forward (Megatron-LM)."""
 _DIVIDED = ("inner_forward", "inner_backward")
 """The entries of `PARTS` that tensor parallelism divides."""
 
@@ -208,7 +206,7 @@ def _tensor_all_reduce_s(plan: Plan, *, traffic: Traffic, fabric: Fabric) -> Flo
 
     They are fully exposed (Shoeybi et al., Megatron-LM, 2019, section 3).
     """
-    calls = traffic.block_count * _TENSOR_ALL_REDUCES
+    calls = traffic.block_count * ALL_REDUCES
     return calls * all_reduce_s(traffic.result_bytes, inner_fabric(fabric, ways=plan.tensor))
 
 

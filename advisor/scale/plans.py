@@ -122,10 +122,16 @@ def members_by_plan(workload: Workload, devices: Sequence[Device], asked: Spread
 
 def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spreading) -> Iterator[Plan]:
     """Yield every plan for one or more machines with `gpu_count` GPUs each."""
+    for machines, used in used_together(gpu_count, has_network=has_network, asked=asked):
+        yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
+
+
+def used_together(gpu_count: int, *, has_network: bool, asked: Spreading) -> Iterator[tuple[int, int]]:
+    """Yield numbers of machines, and of GPUs to use on each; several machines use all of theirs."""
     for machines in machine_counts(has_network=has_network, asked=asked):
         for used in gpu_counts(gpu_count, asked=asked):
             if machines == 1 or used == gpu_count:
-                yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
+                yield machines, used
 
 
 def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> bool:

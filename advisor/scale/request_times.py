@@ -16,7 +16,7 @@ from advisor.predict.served_pass import EngineRates, PassTimes, PassWork, pass_t
 from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Fabric, Plan
-from advisor.scale.collectives import expert_exchange_s, send_s, tensor_all_reduce_s
+from advisor.scale.collectives import ALL_REDUCES, expert_exchange_s, send_s, tensor_all_reduce_s
 from advisor.scale.links import expert_fabric, inner_fabric, stage_links
 from advisor.scale.served_model import PER_TOKEN, ServedModel
 
@@ -25,8 +25,6 @@ _DIVIDED = (
     "vector_flops", "inner_bytes",
 )  # fmt: skip
 """The fields of which each GPU of a tensor-parallel group has its part."""
-_ALL_REDUCES = 2
-"""All-reduces per block: after attention and after feed-forward (Megatron-LM)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,7 +129,7 @@ def passes(
         if plan.tensor > 1:
             total = (
                 count
-                * _ALL_REDUCES
+                * ALL_REDUCES
                 * tensor_all_reduce_s(
                     sent,
                     inner_fabric(fabric, ways=plan.tensor),

@@ -15,7 +15,7 @@ from advisor.records.prediction import FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.links import fabric_of
-from advisor.scale.plans import divides_heads, gpu_counts, machine_counts, served_plans
+from advisor.scale.plans import divides_heads, gpu_counts, served_plans, used_together
 from advisor.scale.replica_passes import Replicas, passes_at
 from advisor.scale.request_times import request_times
 from advisor.scale.served_best import Best, Lateness, offered
@@ -167,10 +167,8 @@ def _plans(workload: Workload, gpu_count: int, *, may_join: bool, is_linked: boo
 
     `may_join`: several machines may serve together; `is_linked`: their GPUs have links to each other.
     """
-    for machines in machine_counts(has_network=may_join, asked=asked):
-        for used in gpu_counts(gpu_count, asked=asked):
-            if machines == 1 or used == gpu_count:
-                yield from served_plans(workload, gpu_count=used, asked=asked, machines=machines, is_linked=is_linked)
+    for machines, used in used_together(gpu_count, has_network=may_join, asked=asked):
+        yield from served_plans(workload, gpu_count=used, asked=asked, machines=machines, is_linked=is_linked)
 
 
 def _no_plan(workload: Workload, gpu_counts: Sequence[int], asked: Spreading) -> UsageError:
