@@ -15,7 +15,7 @@ from advisor.records.prediction import FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.links import fabric_of
-from advisor.scale.plans import divides_heads, gpu_counts, served_plans, used_together
+from advisor.scale.plans import divides_heads, served_plans, used_together
 from advisor.scale.replica_passes import Replicas, passes_at
 from advisor.scale.request_times import request_times
 from advisor.scale.served_best import Best, Lateness, offered
