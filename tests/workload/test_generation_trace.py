@@ -9,6 +9,7 @@ from advisor.errors import LoadError, UsageError
 from advisor.ops.evaluate import row_cost
 from advisor.workload.file import workload_from_json, workload_to_json
 from tests.generations import CONFIGS, rows, trace_config, traced
+from tests.says import assert_says
 
 pytest.importorskip("transformers")
 
@@ -42,6 +43,19 @@ def test_llama_3_8b_keeps_131072_bytes_for_each_token():
 
     assert workload.memory[0].kv_cache.full == (0.0, 2 * 131_072 * (1024 + 256))
     assert workload.parameter_count == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [("fp8", "--weights fp8 is closest"), ("mxfp4", "--weights int4 is closest"), ("new", "choose the closest")],
+)
+def test_a_model_that_is_published_in_fewer_bits_says_so(method, said):
+    config = json.dumps({**CONFIGS["llama"], "quantization_config": {"quant_method": method}})
+    workload = trace_config(config, name="published", prompt_tokens=16, output_tokens=4)
+
+    [note] = [note for note in workload.assumptions if "published" in note]
+    assert_says(note, method, "16 bits", said)
+    assert workload.parameter_bytes == traced("llama").parameter_bytes
 
 
 def test_prompts_and_tokens_are_multiplied_with_every_weight():

@@ -24,6 +24,9 @@ _NO_ENCODERS = (
 _EXPERTS = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "num_selected_experts")
 """The names of the experts per token in configs."""
 
+_ALIKE = {"fp8": "fp8", "awq": "int4", "gptq": "int4", "mxfp4": "int4", "bitsandbytes": "nf4", "fbgemm_fp8": "fp8"}
+"""Methods in a config's `quantization_config`, and the weights of `--weights` with about as many bits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageModel:
@@ -103,6 +106,12 @@ def _notes(config: Any, kind: Any, *, has_encoder: bool) -> Iterator[str]:
         yield _NO_ENCODERS
     if not has_encoder and config.get_text_config(decoder=True) is not config:
         yield "prompts of text alone: images and sound are not counted"
+    published = getattr(config, "quantization_config", None) or {}
+    method = str(published.get("quant_method", "")) if isinstance(published, dict) else ""
+    if method:
+        alike = _ALIKE.get(method)
+        close = f"--weights {alike} is closest to that" if alike else "choose the closest --weights"
+        yield f"its weights are published in {method}, but counted in 16 bits unless --weights says otherwise: {close}"
 
 
 def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
