@@ -6,7 +6,7 @@ SOURCES := advisor scripts tests examples
 # A file's tests run in one process, which shares its fixtures.
 PARALLEL := --numprocesses 2 --dist loadfile
 
-.PHONY: demo install test lint check-all oldest-torch reliability bench fit accuracy docs clean
+.PHONY: demo install test quick-tests lint check-all oldest-torch reliability bench fit accuracy docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/advise examples/resnet50.py
@@ -34,7 +34,11 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: lint
+# Lint keeps one core busy for a minute, so it runs beside the tests.
+test: install
+	$(MAKE) --jobs 2 lint quick-tests
+
+quick-tests: install
 	$(BIN)/pytest -m "not slow" $(PARALLEL)
 
 check-all: lint
