@@ -65,6 +65,17 @@ def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
         _recording.pop()
 
 
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Record nothing inside: a fork of our own depends on nothing else than this process."""
+    records = _recording.copy()
+    _recording.clear()
+    try:
+        yield
+    finally:
+        _recording[:] = records
+
+
 def are_all_known(dependencies: Mapping[str, str]) -> bool:
     """Return False if the code opened a connection or started a program, so that its result may change unseen."""
     return _OUTSIDE not in dependencies

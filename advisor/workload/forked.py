@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from advisor.workload.dependencies import unrecorded
+
 Result = TypeVar("Result")
 
 
@@ -24,7 +26,7 @@ def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     The fork has only this thread, and ends with the context.
     """
     reader, writer = os.pipe()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), unrecorded():
         warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, about other threads
         fork = os.fork()
     if fork == 0:

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from advisor.workload.dependencies import are_all_known, recorded_dependencies
 from advisor.workload.forked import can_fork, forked
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="no fork is safe here, or there is no core for it")
@@ -14,6 +15,14 @@ pytestmark = pytest.mark.skipif(not can_fork(), reason="no fork is safe here, or
 def test_the_result_is_that_of_the_fork() -> None:
     with forked(os.getpid) as result:
         assert result() != os.getpid()
+
+
+def test_it_is_no_program_whose_result_may_change_unseen() -> None:
+    with recorded_dependencies() as found, forked(os.getpid) as result:
+        result()
+        assert are_all_known(found)
+        os.waitpid(os.fork() or os._exit(0), 0)  # type: ignore[func-returns-value]
+    assert not are_all_known(found)
 
 
 def fail_in_fork(parent: int, how: str) -> int:
