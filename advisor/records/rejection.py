@@ -119,7 +119,7 @@ def _over(verb: str, flag: str, amount_text: Callable[[float], str]) -> _Sentenc
 
 def _together(cause: Cause) -> str:
     """Return how many machines the plan takes, if it is more than one."""
-    return f", with {cause.what} for each copy of the model (--max-machines 1 asks for one)" if cause.what else ""
+    return f", since its plan takes {cause.what} (--max-machines 1 asks for one)" if cause.what else ""
 
 
 def _too_few_gpus(cause: Cause, _: Generation | None) -> str:

@@ -67,7 +67,7 @@ def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Record nothing inside: a fork of our own depends on nothing else than this process."""
+    """Record nothing inside: our own fork reads nothing that this process does not read."""
     records = _recording.copy()
     _recording.clear()
     try:

@@ -1,4 +1,4 @@
-"""Runs a part of a trace at the same time, in a fork of the process, where that is safe and there is a core for it."""
+"""Runs part of a trace in a fork of the process, at the same time as the rest."""
 
 import os
 import pickle
@@ -15,13 +15,13 @@ Result = TypeVar("Result")
 
 
 def can_fork() -> bool:
-    """Return whether a fork would be safe (system libraries of macOS do not survive one) and have a core of its own."""
+    """Return whether a fork is safe and has a second core to run on; system libraries of macOS do not survive one."""
     return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
 
 
 @contextmanager
 def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
-    """Start `work` in a fork; the function waits for its result, which is pickled, and runs it here if the fork failed.
+    """Start `work` in a fork; yield a function that waits for its pickled result, or runs it here if the fork failed.
 
     The fork has only this thread, and ends with the context.
     """

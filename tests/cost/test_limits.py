@@ -61,7 +61,7 @@ def test_a_plan_over_several_machines_that_breaks_a_limit_of_an_hour_says_how_ma
         job=job(1000, limits=JobLimits(max_usd_per_hour=5.0)),
     )
     [(_, _, reason)] = said(ranking.rejected)
-    assert_says(reason, "$7.20", "--max-hourly $5.00, with 2 machines for each copy", "--max-machines 1")
+    assert_says(reason, "$7.20", "--max-hourly $5.00, since its plan takes 2 machines", "--max-machines 1")
 
 
 def test_a_budget_for_an_hour() -> None:
