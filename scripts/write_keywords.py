@@ -12,6 +12,8 @@ from advisor.records.flag_values import is_several, value_type
 from advisor.records.options import NOT_IN_PYTHON, Options
 
 TARGET = Path(__file__).parents[1] / "advisor" / "question" / "keywords.py"
+_LINE = 120
+"""The longest line of the source."""
 HEADER = '''"""The keywords of the public functions; written by `scripts/write_keywords.py`, do not edit."""
 
 from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +56,9 @@ def _type(field: Field[Any]) -> str:
         one = "str | Path" if metavar == "FILE" else "str"
         return f"{one} | Sequence[{one}]"
     if choices := get_args(item):
-        return f"Literal[{', '.join(map(json.dumps, choices))}]"
+        listed = ", ".join(map(json.dumps, choices))
+        is_long = len(f"    {field.name}: Literal[{listed}]") > _LINE
+        return f"Literal[\n        {listed}\n    ]" if is_long else f"Literal[{listed}]"
     names = {int: "int | str", str: "str"}.get(item, "float | str")  # a time, or a limit on one
     if metavar.startswith("N|"):
         names = "int | str"

@@ -37,6 +37,7 @@ _MODEL_FIELDS = (
     "kv_head_count",
     "cached",
     "most_tokens",
+    "published_weights",
     "traced_tokens",
     "encoder_tokens",
     "start_tokens",

@@ -30,6 +30,7 @@ _QUANTIZED_BYTES: Mapping[str, float] = {
     "int4": 0.5 + 2.5 / 128,  # an fp16 scale and a 4-bit zero point for 128 weights (AWQ, GPTQ)
     # A scale of 8 bits for 64 weights, and one of 32 bits for 256 scales (Dettmers et al., QLoRA, 2023, section 3).
     "nf4": 0.5 + 1 / 64 + 4 / (64 * 256),
+    "mxfp4": 0.5 + 1 / 32,  # a scale of 8 bits for 32 weights (Open Compute Project, "OCP Microscaling Formats", 2023)
     "nvfp4": 0.5 + 1 / 16,  # an fp8 scale for 16 weights (NVIDIA, "Introducing NVFP4", 2025)
     # Bytes of a block over its weights in llama.cpp (ggml/src/ggml-common.h): scales in fp16, packed scales, weights.
     "q4_0": (2 + 16) / 32, "q8_0": (2 + 32) / 32,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from advisor.ops.registry import ITEMSIZE_BYTES
-from advisor.predict.blocks import block_of
+from advisor.predict.blocks import block_of, is_of_experts
 from advisor.predict.row_work import constant_bytes, is_constant
 from advisor.records.generation import CacheFormat, Generation, WeightFormat
 from advisor.records.workload import Row, StoredBytes, Workload
@@ -25,11 +25,13 @@ class _Stored:
     - `matrices`: of the repeated blocks
     - `sensitive`: of the projection to values, and of that from the feed-forward layer, if they have more bits
     - `outside`: of output layer and embedding; None: they stay
+    - `only_experts`: matrices other than those of experts stay
     """
 
     matrices: str
     sensitive: str | None = None
     outside: tuple[str, str] | None = None
+    only_experts: bool = False
 
 
 _STORED: Mapping[WeightFormat, _Stored] = {
@@ -39,6 +41,8 @@ _STORED: Mapping[WeightFormat, _Stored] = {
     "int4": _Stored(matrices="int4"),
     "nf4": _Stored(matrices="nf4"),
     "nvfp4": _Stored(matrices="nvfp4"),
+    # openai/gpt-oss: its `modules_to_not_convert` are attention, router, embedding and output.
+    "mxfp4": _Stored(matrices="mxfp4", only_experts=True),
     # llama.cpp: src/llama-quant.cpp, `llama_tensor_get_type`.
     "q8_0": _Stored(matrices="q8_0", outside=("q8_0", "q8_0")),
     "q6_k": _Stored(matrices="q6_k", outside=("q6_k", "q6_k")),
@@ -108,7 +112,7 @@ def _changed_bytes(row: Row, changed: Row) -> list[tuple[float, float]]:
 def _stored_in(row: Row, stored: _Stored) -> Row:
     """Return the row with its fp32 weights in the dtype of their kind."""
     dtype: str | None = None
-    if row.family == "matmul" and block_of(row):
+    if row.family == "matmul" and block_of(row) and (is_of_experts(row) or not stored.only_experts):
         is_sensitive = row.module.rpartition(".")[2] in _SENSITIVE
         dtype = (is_sensitive and stored.sensitive) or stored.matrices
     elif stored.outside is not None and row.family in ("matmul", "embedding"):

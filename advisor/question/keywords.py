@@ -22,7 +22,9 @@ class Keywords(TypedDict, total=False):
     output_tokens: int | str | None
     cached_prompt_tokens: int | str | None
     concurrency: int | str
-    weights: Literal["auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"]
+    weights: Literal[
+        "auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "mxfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"
+    ]
     kv_cache: Literal["auto", "fp8", "q8_0"]
     draft_tokens: int | str | None
     acceptance_rate: float | str | None

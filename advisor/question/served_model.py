@@ -130,7 +130,10 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
         draft_cost_ratio=options.draft_cost or 0.0,
     )
     workload = with_kv_cache(replace(workload, generation=served), options.kv_cache)
-    return with_weights(workload, options.weights), replace(
+    weights, published = options.weights, generation.published_weights
+    if weights == generation.weights == "auto" and published in formats_of(engine, "weight_kernels"):
+        weights = published
+    return with_weights(workload, weights), replace(
         options,
         batch=options.concurrency or options.batch,
         concurrency="",

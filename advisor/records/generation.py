@@ -8,10 +8,11 @@ from advisor.records.device import Device
 from advisor.records.engine import Engine, narrow_kernel
 
 WeightFormat = Literal[
-    "auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"
+    "auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "mxfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"
 ]
-"""Storage format of the weights of the repeated blocks; auto: the precision that the model computes in. int4: AWQ and
-GPTQ; nf4: bitsandbytes; the last five: GGUF, in which output and embedding are quantized too."""
+"""Storage format of the weights of the repeated blocks; auto: as the model is published, mostly the precision that it
+computes in. int4: AWQ and GPTQ; nf4: bitsandbytes; mxfp4: of experts alone; the last five: GGUF, in which output and
+embedding are quantized too."""
 CacheFormat = Literal["auto", "fp8", "q8_0"]
 """Storage format of the KV cache; auto: the precision that the model computes in."""
 
@@ -50,6 +51,7 @@ class Generation:
     One prefill pass reads the prompt and gives the first token; each other token is one decode pass.
 
     - `weights`, `kv_cache`: the storage formats that the workload's rows and memory assume
+    - `published_weights`: the storage format of the published weights; auto: the precision that the model computes in
     - `head_count`: attention heads, which tensor-parallel GPUs divide evenly; None if not known
     - `kv_head_count`: heads of keys and values, or of the states of a model without attention
     - `cached`: what the layers cache
@@ -82,6 +84,7 @@ class Generation:
     draft_tokens: int = 0
     acceptance_ratio: float = 0.0
     draft_cost_ratio: float = 0.0
+    published_weights: WeightFormat = "auto"
 
     @property
     def token_count(self) -> int:

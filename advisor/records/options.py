@@ -106,8 +106,9 @@ class Options:
     )
     weights: WeightFormat = _serving_flag(
         "auto",
-        "storage format of the weights, if the engine has kernels for it on the device; auto: the model's precision. "
-        "int4: AWQ or GPTQ; nf4: bitsandbytes; q8_0 to q4_0: GGUF, with --engine llama.cpp",
+        "storage format of the weights, if the engine has kernels for it on the device; auto: as the model is "
+        "published. int4: AWQ or GPTQ; nf4: bitsandbytes; mxfp4: experts alone; q8_0 to q4_0: GGUF, with --engine "
+        "llama.cpp",
     )
     kv_cache: CacheFormat = _serving_flag("auto", "storage format of the KV cache; auto: the model's precision")
     draft_tokens: int | None = _serving_flag(

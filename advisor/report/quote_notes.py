@@ -16,6 +16,7 @@ _WEIGHTS: Mapping[WeightFormat, str] = {
     "int4": "block weights in int4 with groups of 128",
     "nf4": "block weights in nf4 with groups of 64",
     "nvfp4": "block weights in nvfp4 with groups of 16",
+    "mxfp4": "experts' weights in mxfp4 with groups of 32",
     **{
         name: f"weights in {name} (GGUF, with output and embedding)"
         for name in get_args(WeightFormat)

@@ -76,6 +76,7 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
         kv_head_count=min(one.head_count for one in cached),
         cached=cached,
         most_tokens=model.most_tokens,
+        published_weights=model.published_weights,
     )
     kv_bytes = generation.cache_bytes(generation.decoder_tokens + generation.output_tokens)
     return replace(

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
+from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.weights import with_kv_cache, with_weights
 from advisor.records.generation import CachedLayers, Generation
@@ -47,6 +50,21 @@ def test_memory_holds_them_once_as_they_are_stored() -> None:
     }
     assert all(each.full == (1840.0, 0.0) for each in stored.values())
     assert [each.other[0] for each in stored.values()] == [200.0, 200.0, 400.0, 103.90625, 103.173828125, 112.5]
+
+
+def test_mxfp4_is_of_experts_alone() -> None:
+    # 8 experts of 10 x 20 values: 800 bytes of fp32 each, 4.25 bits a value.
+    made = row("aten._grouped_mm", (DATA, operand(8, 10, 20)), (RESULT,), family="matmul", phase="prefill")
+    experts = replace(made, module="layers.*.experts", attributes={CHOSEN_EXPERTS: 2})
+    parameters = StoredBytes(full=(8 * 800.0 + 880, 0.0))
+    mixture = workload(
+        experts, product("layers.*.up"), memory=(memory_line(parameters=parameters),), generation=GENERATION
+    )
+    changed = with_weights(mixture, "mxfp4")
+
+    assert [dtypes(one)[-1] for one in changed.rows] == ["mxfp4", "float32"]
+    assert changed.memory[0].parameters.full == (880.0, 0.0)
+    assert changed.memory[0].parameters.other == (8 * 200 * 4.25 / 8, 0.0)
 
 
 def test_blocks_of_gguf_take_their_bits() -> None:

@@ -165,6 +165,17 @@ def test_weights_are_stored_once():
         as_served(workload, Options(weights="int4"), engines=ENGINES)
 
 
+@pytest.mark.parametrize(
+    ("engine", "asked", "stored"),
+    [("vllm", "auto", "fp8"), ("vllm", "bf16", "bf16"), ("vllm", "int4", "int4"), ("llama.cpp", "auto", "auto")],
+)
+def test_weights_are_those_that_are_published_where_the_engine_has_kernels(engine, asked, stored):
+    traced_model = llama()
+    published = replace(traced_model, generation=replace(traced_model.generation, published_weights="fp8"))
+    workload, _ = as_served(published, Options(engine=engine, weights=asked), engines=ENGINES)
+    assert workload.generation.weights == stored
+
+
 def test_a_config_is_ranked_by_way_of_the_process_that_reads_sources(tmp_path):
     file = tmp_path / "llama.json"
     file.write_text(json.dumps(CONFIGS["llama"]))

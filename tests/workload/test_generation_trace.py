@@ -46,16 +46,17 @@ def test_llama_3_8b_keeps_131072_bytes_for_each_token():
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
-    [("fp8", "--weights fp8 is closest"), ("mxfp4", "--weights int4 is closest"), ("new", "choose the closest")],
+    ("method", "weights", "said"),
+    [("fp8", "fp8", ("published in fp8", "default of --weights")), ("new", "auto", ("16 bits", "say --weights"))],
 )
-def test_a_model_that_is_published_in_fewer_bits_says_so(method, said):
+def test_a_model_that_is_published_in_fewer_bits_says_so(method, weights, said):
     config = json.dumps({**CONFIGS["llama"], "quantization_config": {"quant_method": method}})
     workload = trace_config(config, name="published", prompt_tokens=16, output_tokens=4)
 
     [note] = [note for note in workload.assumptions if "published" in note]
-    assert_says(note, method, "16 bits", said)
-    assert workload.parameter_bytes == traced("llama").parameter_bytes
+    assert_says(note, *said)
+    assert workload.generation.published_weights == weights
+    assert workload.parameter_bytes == traced("llama").parameter_bytes  # as an engine without kernels for it has them
 
 
 def test_prompts_and_tokens_are_multiplied_with_every_weight():

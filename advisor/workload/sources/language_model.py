@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from advisor.errors import LoadError, UsageError
-from advisor.records.generation import Generation
+from advisor.records.generation import Generation, WeightFormat
 from advisor.workload.kv_cache import ENGINE_ATTENTION, OMIT_TOKENS, LayerWindow, attend, layer_windows
 from advisor.workload.own_attention import has_replacement
 from advisor.workload.sources import huggingface
+from advisor.workload.sources.published_weights import published_weights
 from advisor.workload.sources.python_file import build
 
 _CACHES = ("past_key_values", "cache_params")
@@ -23,9 +24,6 @@ _NO_ENCODERS = (
 )
 _EXPERTS = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "num_selected_experts")
 """The names of the experts per token in configs."""
-
-_ALIKE = {"fp8": "fp8", "awq": "int4", "gptq": "int4", "mxfp4": "int4", "bitsandbytes": "nf4", "fbgemm_fp8": "fp8"}
-"""Methods in a config's `quantization_config`, and the weights of `--weights` with about as many bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +50,8 @@ class LanguageModel:
     """The argument of the encoder's input, and the shape of a sample; an empty shape: the prompt's tokens."""
     most_tokens: int | None = None
     """Tokens that the model takes, prompt and answer together; None if its config does not say."""
+    published_weights: WeightFormat = "auto"
+    """The storage format of the published weights; auto: 16 or 32 bits."""
     position_count: int = 0
     """Tokens that an encoder of another input gives to the decoder."""
 
@@ -95,6 +95,7 @@ def load(reference: str, generation: Generation) -> LanguageModel:
         start_tokens=start_tokens,
         encoder=encoder,
         most_tokens=huggingface.position_count(config),
+        published_weights="auto" if (published := published_weights(config)) == "unknown" else published,
         position_count=config.max_source_positions if has_features else 0,
         notes=tuple(_notes(config, kind, has_encoder=encoder is not None)),
     )
@@ -106,12 +107,11 @@ def _notes(config: Any, kind: Any, *, has_encoder: bool) -> Iterator[str]:
         yield _NO_ENCODERS
     if not has_encoder and config.get_text_config(decoder=True) is not config:
         yield "prompts of text alone: images and sound are not counted"
-    published = getattr(config, "quantization_config", None) or {}
-    method = str(published.get("quant_method", "")) if isinstance(published, dict) else ""
-    if method:
-        alike = _ALIKE.get(method)
-        close = f"--weights {alike} is closest to that" if alike else "choose the closest --weights"
-        yield f"its weights are published in {method}, but counted in 16 bits unless --weights says otherwise: {close}"
+    published = published_weights(config)
+    if published == "unknown":
+        yield "its weights are published in a format that is not known here, and counted in 16 bits: say --weights"
+    elif published != "auto":
+        yield f"its weights are published in {published}, the default of --weights for engines that have kernels for it"
 
 
 def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
