@@ -153,14 +153,15 @@ def cache_ratio(folder: Path, catalog: Catalog) -> float:
 
 
 def with_value(text: str, kernel: str, key: str, value: float) -> str:
-    """Return the engine's file with the value of a key of a kernel."""
-    block = re.search(rf"^  {kernel}:\n(?:    .*\n)+", text, flags=re.MULTILINE)
+    """Return the engine's file with the value of a key of a kernel, or of another block."""
+    block = re.search(rf"^( *){kernel}:\n(?:\1  .*\n)+", text, flags=re.MULTILINE)
     if block is None:
         raise ValueError(f"no kernel {kernel}")
-    line, lines = f"    {key}: {number(value)}\n", block.group()
-    changed, count = re.subn(rf"^    {key}: .*\n", line, lines, flags=re.MULTILINE)
+    indent, lines = f"{block.group(1)}  ", block.group()
+    line = f"{indent}{key}: {number(value)}\n"
+    changed, count = re.subn(rf"^{indent}{key}: .*\n", line, lines, flags=re.MULTILINE)
     if not count:
-        changed = lines.replace("    log_spread:", f"{line}    log_spread:")
+        changed = lines.replace(f"{indent}log_spread:", f"{line}{indent}log_spread:")
     return text.replace(lines, changed)
 
 

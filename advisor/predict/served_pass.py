@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
-from advisor.predict.blocks import is_inner
+from advisor.predict.blocks import is_inner, is_of_experts
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import smooth_maximum
 from advisor.predict.precision import Width
@@ -37,6 +37,7 @@ class PassWork:
     - `weight_bytes`, `narrow_bytes`: parameters read, without quantized weights, and quantized weights
     - `narrow_weights`: quantized weights read
     - `product_flops`, `narrow_flops`: of matrix products, without those of quantized weights, and of these
+    - `expert_flops`: of these two, products of the experts of a mixture
     - `narrow_inputs`, `narrow_kernels`: elements that go into products of quantized weights, and these products
     - `attention_flops`: of attention
     - `vector_flops`: of recurrent kernels without products, on the vector unit
@@ -52,6 +53,7 @@ class PassWork:
     narrow_weights: FloatArray
     product_flops: FloatArray
     narrow_flops: FloatArray
+    expert_flops: FloatArray
     narrow_inputs: FloatArray
     narrow_kernels: FloatArray
     attention_flops: FloatArray
@@ -107,6 +109,8 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
         narrow = next((one.dtype for one in row.inputs if is_constant(one) and one.dtype in QUANTIZED_DTYPES), None)
         if work.products:
             logits = float(np.max([np.max(product.n) for product in work.products]))
+        if is_of_experts(row):
+            counted["expert_flops"] += row.count * work.cost.flops
         if work.products and narrow is not None:
             counted["narrow_bytes"] += row.count * work.parameter_bytes
             counted["narrow_weights"] += row.count * work.parameter_bytes / ITEMSIZE_BYTES[narrow]
@@ -136,6 +140,7 @@ class FormatRates:
       of 16-bit numbers
     - `quantizing_kernels`, `quantizing_flops`: as in `NarrowKernel`
     - `expanded_from_tokens`: the same, infinity if weights are not expanded
+    - `expert_compute_ratio`: rate of products of experts over that of other products
     """
 
     memory_bytes_per_s: FloatArray
@@ -147,6 +152,7 @@ class FormatRates:
     quantizing_kernels: FloatArray
     quantizing_flops: FloatArray
     expanded_from_tokens: FloatArray
+    expert_compute_ratio: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -292,6 +298,7 @@ def _narrow_rates(
         "quantizing_kernels": kernel.quantizing_kernels,
         "quantizing_flops": kernel.quantizing_flops,
         "expanded_from_tokens": kernel.expanded_from_tokens or np.inf,
+        "expert_compute_ratio": engine.experts.compute_ratio if device.kind == "gpu" else 1.0,
     }
 
 
@@ -331,17 +338,19 @@ class PassTimes:
 def pass_times(work: PassWork, rates: EngineRates) -> PassTimes:
     """Return the time of a pass: products, attention and other kernels, launches, scheduler and sampling."""
     tokens = np.maximum(work.token_count, 1.0)
-    products_s = work.product_flops / rates.flops_per_s
+    products_s, expert_rate = work.product_flops / rates.flops_per_s, rates.flops_per_s
     weight_bytes, moved_bytes, kernels = work.weight_bytes, work.inner_bytes + work.outer_bytes, work.kernel_count
     quantizing_s: FloatArray | float = 0.0
     if work.narrow_weights.any():
         is_expanded = tokens >= rates.expanded_from_tokens
         narrow_bytes, wide_bytes = work.narrow_bytes / rates.narrow_memory_ratio, _HALF_BYTES * work.narrow_weights
-        products_s = products_s + work.narrow_flops / rates.narrow_flops_per_s
+        products_s, expert_rate = products_s + work.narrow_flops / rates.narrow_flops_per_s, rates.narrow_flops_per_s
         weight_bytes = weight_bytes + np.where(is_expanded, wide_bytes, narrow_bytes)
         moved_bytes = moved_bytes + is_expanded * (narrow_bytes + wide_bytes)
         kernels = kernels + work.narrow_kernels * (rates.quantizing_kernels + is_expanded)
         quantizing_s = rates.quantizing_flops * work.narrow_inputs / rates.vector_flops_per_s
+    # A format that is narrow at all is that of the experts.
+    products_s = products_s + work.expert_flops / expert_rate * (1 / rates.expert_compute_ratio - 1)
     products_s = products_s * (1 + rates.token_ramp / tokens)
     weights_s = weight_bytes / rates.memory_bytes_per_s
     attention_s = work.attention_flops / rates.attention_flops_per_s + work.vector_flops / rates.vector_flops_per_s

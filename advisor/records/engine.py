@@ -134,6 +134,18 @@ class DirectKernels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertProducts:
+    """An engine's grouped products of the experts of a mixture, on GPUs.
+
+    - `compute_ratio`: share of the peak that they reach, relative to other products in the same format
+    - `log_spread`: added to the spread of times of a model with experts
+    """
+
+    compute_ratio: float
+    log_spread: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """An inference engine and its release.
 
@@ -149,6 +161,7 @@ class Engine:
     - `gpu_vendors`, `other_vendor_log_spread`: the vendors of the GPUs in the fit, and what is added to the spread of
       times on a GPU of another one
     - `all_reduce`: its own kernels for an all-reduce
+    - `experts`: its products of experts
     - `weight_kernels`, `cache_kernels`: by name; a device has the first that suits
     - `costs`: by instruction set
     """
@@ -168,6 +181,7 @@ class Engine:
     gpu_vendors: tuple[str, ...]
     other_vendor_log_spread: float
     all_reduce: DirectKernels
+    experts: ExpertProducts
     weight_kernels: Mapping[str, NarrowKernel]
     cache_kernels: Mapping[str, NarrowKernel]
     costs: Mapping[str, PassCosts]

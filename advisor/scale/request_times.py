@@ -21,8 +21,8 @@ from advisor.scale.links import expert_fabric, inner_fabric, stage_links
 from advisor.scale.served_model import PER_TOKEN, ServedModel
 
 _DIVIDED = (
-    "weight_bytes", "narrow_bytes", "narrow_weights", "product_flops", "narrow_flops", "attention_flops",
-    "vector_flops", "inner_bytes",
+    "weight_bytes", "narrow_bytes", "narrow_weights", "product_flops", "narrow_flops", "expert_flops",
+    "attention_flops", "vector_flops", "inner_bytes",
 )  # fmt: skip
 """The fields of which each GPU of a tensor-parallel group has its part."""
 

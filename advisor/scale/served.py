@@ -89,8 +89,7 @@ def predict_served(
         raise _no_plan(workload, [device.gpu_count for device in devices], asked)
     return best.predictions(
         precisions,
-        engine=engine,
-        generation=generation,
+        model=model,
         options=options,
         passes_at=lambda *at: passes_at(model, best, replicas, *at),
     )

@@ -13,8 +13,7 @@ from advisor.predict.step_memory import stored_bytes, usable_bytes
 from advisor.predict.step_time import time_source
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Precision
-from advisor.records.engine import BatchLimits, Engine
-from advisor.records.generation import Generation
+from advisor.records.engine import BatchLimits
 from advisor.records.options import Options
 from advisor.records.prediction import USES, FloatArray, IndexArray, PassesAt, Predictions, Scaling, TokenTimes
 from advisor.records.scale import Plan
@@ -158,21 +157,24 @@ class Best:
         self,
         precisions: Sequence[Precision | None],
         *,
-        engine: Engine,
-        generation: Generation,
+        model: ServedModel,
         options: Options,
         passes_at: PassesAt,
     ) -> Predictions:
         """Return the predictions under the best plans, with the spreads of the engine."""
-        held, shape = self.held, self.shape
+        held, shape, engine = self.held, self.shape, model.engine
         is_alone = self.batches == 1
         spreads = np.zeros((3, *shape))
         sources, runs = [], []
         for index, device in enumerate(self.devices):
             costs = costs_of(device, engine)
             known = known_of(device, engine)
-            kernels = narrow_kernels(device, engine, generation)
-            of_kernels = math.hypot(engine.vendor_log_spread(device), *(one.log_spread for one in kernels))
+            kernels = narrow_kernels(device, engine, model.generation)
+            of_kernels = math.hypot(
+                engine.vendor_log_spread(device),
+                engine.experts.log_spread * bool(model.experts_per_token),
+                *(one.log_spread for one in kernels),
+            )
             alone = costs.known_log_spread if known == "device" else costs.tpot_log_spread
             spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)
             spreads[1, index] = math.hypot(costs.ttft_log_spread, of_kernels)

@@ -16,7 +16,8 @@ from advisor.scale.traffic import traffic_of
 _ATTENTION = ("attention", "engine.latent_attention")
 """The operators whose work grows with the pairs of tokens."""
 PER_TOKEN = (
-    "product_flops", "narrow_flops", "narrow_inputs", "attention_flops", "vector_flops", "inner_bytes", "outer_bytes"
+    "product_flops", "narrow_flops", "expert_flops", "narrow_inputs", "attention_flops", "vector_flops", "inner_bytes",
+    "outer_bytes",
 )  # fmt: skip
 """The fields of `PassWork` that grow with the tokens of a prompt, but for the pairs in `attention_flops`."""
 
