@@ -61,6 +61,7 @@ fit: install
 	$(BIN)/python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency
 	$(BIN)/python scripts/fit_collectives.py --measured tests/data/measured/collectives.csv --engine profiles/engines/vllm.yaml
 	$(BIN)/python scripts/fit_engine.py --measured tests/data/measured/served/vllm.csv --engine profiles/engines/vllm.yaml --final
+	$(BIN)/python scripts/fit_experts.py --measured tests/data/measured/kernels --engine profiles/engines/vllm.yaml
 
 accuracy: install
 	$(BIN)/python scripts/write_accuracy.py --measured tests/data/measured --sample

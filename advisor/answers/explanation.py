@@ -20,7 +20,7 @@ from advisor.predict.loader import loading_s
 from advisor.predict.narrow_kernels import formats_of
 from advisor.predict.step_time import predict_as_asked
 from advisor.predict.time_breakdown import explain_step
-from advisor.predict.weights import with_weights
+from advisor.predict.weights import stores_less, with_weights
 from advisor.question.record import Question
 from advisor.records.answer import BOUNDS, Interval, Job, JobLimits, Quote, Recommendation
 from advisor.records.device import Device, Precision
@@ -304,9 +304,10 @@ def _alternatives(quote: Quote, question: Question) -> Iterator[tuple[ChangeKind
 
     if workload.generation is not None:
         engine = workload.generation.engine
-        if workload.generation.weights == "auto" and engine is not None:
+        if workload.generation.has_default_weights and engine is not None:
             for weights in formats_of(engine, "weight_kernels"):
-                yield "weights", changed(traced=with_weights(workload, weights), weights=weights)
+                if stores_less(workload, weights):
+                    yield "weights", changed(traced=with_weights(workload, weights), weights=weights)
         return
     for precision in get_args(Precision):
         if precision != quote.precision:

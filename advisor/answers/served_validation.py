@@ -229,8 +229,8 @@ def _plain_roofline(run: ServedRun, mode: ServedMode) -> tuple[float, float]:
     in_flight = np.array([1.0 if mode == "ttft" else float(row.concurrency)])
     work = ServedModel(run.workload, generation).work("prefill" if mode == "ttft" else "decode", "half", in_flight)
     share = row.tensor_parallel * (row.concurrency if mode == "token" else 1)
-    flops = float((work.product_flops + work.attention_flops)[0])
-    bytes_s = float((work.weight_bytes + work.cache_bytes)[0]) / device.memory_bytes_per_s
+    flops = float((work.product_flops + work.narrow_flops + work.attention_flops)[0])
+    bytes_s = float((work.weight_bytes + work.narrow_bytes + work.cache_bytes)[0]) / device.memory_bytes_per_s
     return max(bytes_s, flops / device.peak_flops_per_s[half_unit(device)]) / share, flops
 
 

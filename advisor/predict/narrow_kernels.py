@@ -2,7 +2,6 @@
 
 from typing import Any, Literal, TypeAlias
 
-from advisor.predict.weights import stored_bits
 from advisor.records.device import Device
 from advisor.records.engine import Engine, NarrowKernel, narrow_kernel
 from advisor.records.generation import Generation, WeightFormat
@@ -23,8 +22,7 @@ def formats_of(engine: Engine, kind: KernelKind) -> list[Any]:
     return list(dict.fromkeys(name for one in getattr(engine, kind).values() for name in one.formats))
 
 
-def narrowest(engine: Engine, device: Device) -> WeightFormat:
-    """Return the format with the fewest whole bits for which the engine has kernels on the device, or "auto"."""
+def runnable(engine: Engine, device: Device) -> list[WeightFormat]:
+    """Return the formats of weights for which the engine has kernels on the device."""
     formats: list[WeightFormat] = formats_of(engine, "weight_kernels")
-    runs = [one for one in formats if narrow_kernel(device, engine.weight_kernels, one) is not None]
-    return min(runs, key=lambda one: int(stored_bits(one)), default="auto")
+    return [one for one in formats if narrow_kernel(device, engine.weight_kernels, one) is not None]

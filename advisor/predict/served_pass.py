@@ -8,19 +8,21 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
-from advisor.predict.blocks import is_inner, is_of_experts
+from advisor.predict.blocks import block_of, is_inner, is_of_experts
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import smooth_maximum
 from advisor.predict.precision import Width
 from advisor.predict.rates import narrow_bytes_per_s, sustained_bytes_per_s, sustained_flops_per_s
-from advisor.predict.row_work import count_rows, is_constant
+from advisor.predict.row_work import RowWork, count_rows, is_constant
+from advisor.predict.step_memory import attribute
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device, Efficiency, Precision
 from advisor.records.engine import Engine, NarrowKernel, PassCosts, narrow_kernel
 from advisor.records.generation import CacheFormat, WeightFormat
 from advisor.records.measurement import Known
 from advisor.records.prediction import FloatArray, IndexArray
-from advisor.records.workload import Workload
+from advisor.records.workload import Dim, Operand, Row, Workload
 
 _ATTENTION_KERNELS = 4.0
 """Kernels that one attention counts for: over a short KV cache it takes 12 us on an A100 and 9 us on an L40S, where a
@@ -37,12 +39,13 @@ class PassWork:
     - `weight_bytes`, `narrow_bytes`: parameters read, without quantized weights, and quantized weights
     - `narrow_weights`: quantized weights read
     - `product_flops`, `narrow_flops`: of matrix products, without those of quantized weights, and of these
-    - `expert_flops`: of these two, products of the experts of a mixture
+    - `expert_flops`: the part of both that is in the experts of a mixture
     - `narrow_inputs`, `narrow_kernels`: elements that go into products of quantized weights, and these products
     - `attention_flops`: of attention
     - `vector_flops`: of recurrent kernels without products, on the vector unit
     - `cache_bytes`: read from the KV cache, and read and written of the states of recurrent layers
-    - `inner_bytes`, `outer_bytes`: activations moved by other kernels, which tensor parallelism divides or repeats
+    - `inner_bytes`, `outer_bytes`: activations moved by other kernels, which tensor parallelism divides, or repeats
+      because they are as wide as what blocks pass to each other
     - `kernel_count`: kernels launched
     - `token_count`, `request_count`: tokens that go through the products, and requests that get a token
     - `logit_count`: logits from which tokens are sampled
@@ -94,7 +97,8 @@ class PassWork:
 def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int, truncates: bool) -> PassWork:
     """Count the work of one pass over `tokens` tokens of each request; `truncates`: it samples with top-k or top-p."""
     counted = {one.name: np.zeros(len(batches)) for one in fields(PassWork)}
-    logits = 0.0
+    logits, hidden = 0.0, _hidden_size(part)
+    expert_modules = {row.module for row in part.rows if is_of_experts(row)}
     for work in count_rows(part, batches=batches, width=width, compile_mode="compile").rows:
         row = work.row
         kept = any(operand.kept for operand in row.inputs)
@@ -117,16 +121,60 @@ def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int,
             counted["narrow_flops"] += row.count * work.cost.flops
             counted["narrow_kernels"] += 0 if is_inside else row.count
             if not is_inside:  # products of one input share it
-                counted["narrow_inputs"] += row.count * work.call.inputs[0].numel
+                counted["narrow_inputs"] += row.count * work.call.inputs[0].numel / _copies_of_input(row, hidden)
         else:
             counted["weight_bytes"] += row.count * work.parameter_bytes
             counted["product_flops"] += row.count * work.cost.flops * bool(work.products)
         counted["kernel_count"] += 0 if is_inside else row.count
-        counted["inner_bytes" if is_inner(row) else "outer_bytes"] += row.count * work.compiled_bytes
+        if work.products or row.module not in expert_modules:
+            divided_bytes, whole_bytes = _moved_bytes(work, hidden)
+            counted["inner_bytes"] += row.count * divided_bytes
+            counted["outer_bytes"] += row.count * whole_bytes
     return PassWork(
         **counted
         | {"token_count": tokens * batches, "request_count": batches, "logit_count": truncates * logits * batches}
     )
+
+
+def _hidden_size(part: Workload) -> Dim | None:
+    """Return the width of what blocks pass to each other, that of the last norm; None without one."""
+    norms = (row for row in reversed(part.rows) if row.family in ("norm", "rms_norm") and not block_of(row))
+    return next((row.outputs[0].shape[-1] for row in norms), None)
+
+
+def _moved_bytes(work: RowWork, hidden: Dim | None) -> tuple[FloatArray, FloatArray]:
+    """Return the activations that a row moves: what tensor parallelism divides, and what each GPU moves whole.
+
+    A product of a part of a matrix reads the whole input or writes a whole result (Shoeybi et al., Megatron-LM, 2019,
+    section 3). Grouped matmuls of experts read tokens by their index; what they write is read by the activation and by
+    the weighted sum of the experts, so that other rows of these modules move nothing (vLLM: `fused_experts`).
+    """
+    row, nothing = work.row, 0.0 * work.compiled_bytes
+    if not is_inner(row):
+        return nothing, work.compiled_bytes
+    if is_of_experts(row):
+        read_bytes, written_bytes = (nothing + one.size_bytes for one in (work.call.inputs[0], work.call.outputs[0]))
+        if _is_as_wide(row.outputs[0], hidden):
+            return 2 * read_bytes, (2 + 1 / attribute(row, CHOSEN_EXPERTS)) * written_bytes
+        return 2 * written_bytes, read_bytes
+    operands = (*row.inputs, *row.outputs)
+    moved = [
+        (tensor.size_bytes, _is_as_wide(operand, hidden))
+        for tensor, operand in zip((*work.call.inputs, *work.call.outputs), operands, strict=True)
+        if not is_constant(operand)
+    ]
+    whole = sum(size_bytes for size_bytes, is_whole in moved if is_whole)
+    whole_bytes = work.compiled_bytes * whole / np.maximum(sum(size_bytes for size_bytes, _ in moved), 1.0)
+    return work.compiled_bytes - whole_bytes, whole_bytes
+
+
+def _copies_of_input(row: Row, hidden: Dim | None) -> float:
+    """Return how often the operand of a product has the same tokens: once for each expert that they chose."""
+    return attribute(row, CHOSEN_EXPERTS) if is_of_experts(row) and _is_as_wide(row.inputs[0], hidden) else 1.0
+
+
+def _is_as_wide(operand: Operand, hidden: Dim | None) -> bool:
+    return operand.shape[-1:] == (hidden,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,7 +188,7 @@ class FormatRates:
       of 16-bit numbers
     - `quantizing_kernels`, `quantizing_flops`: as in `NarrowKernel`
     - `expanded_from_tokens`: the same, infinity if weights are not expanded
-    - `expert_compute_ratio`: rate of products of experts over that of other products
+    - `expert_compute_ratio`: as in `ExpertKernels`; 1 on CPUs
     """
 
     memory_bytes_per_s: FloatArray
@@ -338,18 +386,19 @@ class PassTimes:
 def pass_times(work: PassWork, rates: EngineRates) -> PassTimes:
     """Return the time of a pass: products, attention and other kernels, launches, scheduler and sampling."""
     tokens = np.maximum(work.token_count, 1.0)
-    products_s, expert_rate = work.product_flops / rates.flops_per_s, rates.flops_per_s
+    products_s = work.product_flops / rates.flops_per_s
     weight_bytes, moved_bytes, kernels = work.weight_bytes, work.inner_bytes + work.outer_bytes, work.kernel_count
     quantizing_s: FloatArray | float = 0.0
     if work.narrow_weights.any():
         is_expanded = tokens >= rates.expanded_from_tokens
         narrow_bytes, wide_bytes = work.narrow_bytes / rates.narrow_memory_ratio, _HALF_BYTES * work.narrow_weights
-        products_s, expert_rate = products_s + work.narrow_flops / rates.narrow_flops_per_s, rates.narrow_flops_per_s
+        products_s = products_s + work.narrow_flops / rates.narrow_flops_per_s
         weight_bytes = weight_bytes + np.where(is_expanded, wide_bytes, narrow_bytes)
         moved_bytes = moved_bytes + is_expanded * (narrow_bytes + wide_bytes)
         kernels = kernels + work.narrow_kernels * (rates.quantizing_kernels + is_expanded)
         quantizing_s = rates.quantizing_flops * work.narrow_inputs / rates.vector_flops_per_s
-    # A format that is narrow at all is that of the experts.
+    # Experts are narrow if any weights are.
+    expert_rate = rates.narrow_flops_per_s if work.narrow_weights.any() else rates.flops_per_s
     products_s = products_s + work.expert_flops / expert_rate * (1 / rates.expert_compute_ratio - 1)
     products_s = products_s * (1 + rates.token_ramp / tokens)
     weights_s = weight_bytes / rates.memory_bytes_per_s

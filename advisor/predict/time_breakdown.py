@@ -85,10 +85,12 @@ def explain_step(
 
     left, counts, figures, unit_flops = at(own_batch)
     if workload.generation is not None:  # an engine's passes cost more than their kernels, in proportion
+        is_expert = np.array([is_of_experts(row) for row in left.rows])
         if plan.expert > 1:  # experts get the tokens of all copies that divide them
-            is_shared = np.array([is_of_experts(row) for row in left.rows])
             of_all = at(own_batch * plan.expert)[2]
-            figures = {name: np.where(is_shared, of_all[name] / plan.expert, own) for name, own in figures.items()}
+            figures = {name: np.where(is_expert, of_all[name] / plan.expert, own) for name, own in figures.items()}
+        if workload.generation.engine is not None and device.kind == "gpu":
+            figures = _with_slower_experts(figures, is_expert / workload.generation.engine.experts.compute_ratio)
         figures = _of_one_gpu(figures, left.rows, plan, workload.generation)
         kernels_s = float(figures["kernels_s"].sum()) or 1.0
         in_kernels_s = predicted.step_s.mid - predicted.exchange_s
@@ -124,6 +126,15 @@ def explain_step(
         phases=parts.groups("phase"),
         sequential=_chains(counts.rows) if device.kind == "gpu" else (),
     )
+
+
+def _with_slower_experts(figures: Mapping[str, FloatArray], times_slower: FloatArray) -> Mapping[str, FloatArray]:
+    """Return the figures with the compute time of some rows multiplied; others have 0 in `times_slower`."""
+    before_s = figures["compute_s"]
+    compute_s = np.where(times_slower > 0, before_s * times_slower, before_s)
+    longer_s = np.maximum(compute_s - np.maximum(before_s, figures["memory_s"]), 0.0)
+    kernels_s = figures["kernels_s"] + np.where(times_slower > 0, longer_s, 0.0)
+    return {**figures, "compute_s": compute_s, "kernels_s": kernels_s}
 
 
 def _of_one_gpu(

@@ -4,15 +4,18 @@ The device decides which kernels read them (`advisor.records.engine.NarrowKernel
 stay in 16 bits, except in GGUF files, which also quantize the output and the embedding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.ops.registry import ITEMSIZE_BYTES
+from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
 from advisor.predict.blocks import block_of, is_of_experts
 from advisor.predict.row_work import constant_bytes, is_constant
 from advisor.records.generation import CacheFormat, Generation, WeightFormat
 from advisor.records.workload import Row, StoredBytes, Workload
 
+_HALF_OF_FULL = 0.5
+"""Bytes in 16 bits over those in fp32, in which models are traced."""
+_NARROW = QUANTIZED_DTYPES | {"bfloat16"}
 _MATRIX_DIMS = 2
 """Dimensions of a weight; a vector is a bias."""
 _ATTENTION_OPS = ("attention", "engine.latent_attention")
@@ -63,34 +66,21 @@ def stored_bits(weights: WeightFormat) -> float:
 def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
     """Return the workload with weights in this format, in its operands and in its memory; "auto" changes nothing.
 
-    Raises ValueError if the workload already has another format.
+    Weights in another format, as which a model may be published, are stored anew, but for those of GGUF files.
     """
     generation = workload.generation
     if generation is None or weights in ("auto", generation.weights):
         return workload
-    if generation.weights != "auto":
-        raise ValueError(f"{workload.name} has weights in {generation.weights}")
-    stored = _STORED[weights]
+    workload, stored = _as_traced(workload), _STORED[weights]
     rows = tuple(_stored_in(row, stored) for row in workload.rows)
-    moved = [
-        (before, after)
-        for row, changed in zip(workload.rows, rows, strict=True)
-        if row.phase == "prefill" and row.family != "embedding"
-        for before, after in _changed_bytes(row, changed)
-    ]
-    embedding = [
-        one
-        for row, changed in zip(workload.rows, rows, strict=True)
-        if row.phase == "prefill" and row.family == "embedding"
-        for one in _changed_bytes(row, changed)
-    ]
+    moved = _moved(workload.rows, rows)
+    embedding = _moved(workload.rows, rows, of_embedding=True)
 
     def narrowed(parameters: StoredBytes) -> StoredBytes:
         wide = sum(before for before, _ in moved)
         of_own = [one for one in embedding if wide + one[0] <= parameters.full[0]]  # else it is the output's matrix
         before, after = (sum(pair) for pair in zip(*moved, *of_own, strict=True)) if moved else (0.0, 0.0)
-        full, other = parameters.full[0] - before, parameters.other[0] + after
-        return replace(parameters, full=(full, parameters.full[1]), other=(other, parameters.other[1]))
+        return _with_moved(parameters, before, after)
 
     return replace(
         workload,
@@ -98,6 +88,52 @@ def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
         rows=rows,
         memory=tuple(replace(line, parameters=narrowed(line.parameters)) for line in workload.memory),
     )
+
+
+def stores_less(workload: Workload, weights: WeightFormat) -> bool:
+    """Return whether the workload takes less memory with weights in this format: only experts may be stored in it."""
+    before, after = (one.memory[0].parameters for one in (workload, with_weights(workload, weights)))
+    return _HALF_OF_FULL * after.full[0] + after.other[0] < _HALF_OF_FULL * before.full[0] + before.other[0]
+
+
+def _as_traced(workload: Workload) -> Workload:
+    """Return the workload with the matrices of its blocks in fp32 again."""
+    rows = tuple(
+        replace(
+            row,
+            inputs=tuple(
+                replace(one, dtype="float32") if is_constant(one) and one.dtype in _NARROW else one
+                for one in row.inputs
+            ),
+        )
+        if row.family == "matmul"
+        else row
+        for row in workload.rows
+    )
+    narrow, full = (sum(sizes) for sizes in zip((0.0, 0.0), *_moved(workload.rows, rows), strict=True))
+    return replace(
+        workload,
+        rows=rows,
+        memory=tuple(
+            replace(line, parameters=_with_moved(line.parameters, -full, -narrow)) for line in workload.memory
+        ),
+    )
+
+
+def _moved(rows: Sequence[Row], changed: Sequence[Row], *, of_embedding: bool = False) -> list[tuple[float, float]]:
+    """Return the bytes of each weight whose dtype changed, before and after; each weight is read in prefill."""
+    return [
+        one
+        for before, after in zip(rows, changed, strict=True)
+        if before.phase == "prefill" and (before.family == "embedding") == of_embedding
+        for one in _changed_bytes(before, after)
+    ]
+
+
+def _with_moved(parameters: StoredBytes, full_bytes: float, other_bytes: float) -> StoredBytes:
+    """Return the bytes with so many fewer in fp32 and so many more in other formats."""
+    full, other = parameters.full[0] - full_bytes, parameters.other[0] + other_bytes
+    return replace(parameters, full=(full, parameters.full[1]), other=(other, parameters.other[1]))
 
 
 def _changed_bytes(row: Row, changed: Row) -> list[tuple[float, float]]:

@@ -133,7 +133,13 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
     weights, published = options.weights, generation.published_weights
     if weights == generation.weights == "auto" and published in formats_of(engine, "weight_kernels"):
         weights = published
-    return with_weights(workload, weights), replace(
+    stored = with_weights(workload, weights)
+    if options.weights not in ("auto", "bf16", generation.weights) and stored.rows == workload.rows:
+        raise UsageError(
+            f"--weights {weights}: {workload.name} has no weights that are stored in it; mxfp4 stores experts alone",
+            hint="write --weights int4, or nvfp4",
+        )
+    return stored, replace(
         options,
         batch=options.concurrency or options.batch,
         concurrency="",

@@ -134,11 +134,11 @@ class DirectKernels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpertProducts:
-    """An engine's grouped products of the experts of a mixture, on GPUs.
+class ExpertKernels:
+    """An engine's grouped matmuls of the experts of a mixture.
 
-    - `compute_ratio`: share of the peak that they reach, relative to other products in the same format
-    - `log_spread`: added to the spread of times of a model with experts
+    - `compute_ratio`: compute throughput on GPUs relative to that of other matmuls in the same format
+    - `log_spread`: added to the spread of times on any device, with that of the kernels for narrow weights
     """
 
     compute_ratio: float
@@ -160,8 +160,8 @@ class Engine:
       a unit for it
     - `gpu_vendors`, `other_vendor_log_spread`: the vendors of the GPUs in the fit, and what is added to the spread of
       times on a GPU of another one
+    - `experts`: its kernels for the experts of a mixture
     - `all_reduce`: its own kernels for an all-reduce
-    - `experts`: its products of experts
     - `weight_kernels`, `cache_kernels`: by name; a device has the first that suits
     - `costs`: by instruction set
     """
@@ -180,8 +180,8 @@ class Engine:
     fp16_isas: tuple[str, ...]
     gpu_vendors: tuple[str, ...]
     other_vendor_log_spread: float
+    experts: ExpertKernels
     all_reduce: DirectKernels
-    experts: ExpertProducts
     weight_kernels: Mapping[str, NarrowKernel]
     cache_kernels: Mapping[str, NarrowKernel]
     costs: Mapping[str, PassCosts]

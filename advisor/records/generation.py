@@ -10,9 +10,9 @@ from advisor.records.engine import Engine, narrow_kernel
 WeightFormat = Literal[
     "auto", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4", "mxfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"
 ]
-"""Storage format of the weights of the repeated blocks; auto: as the model is published, mostly the precision that it
-computes in. int4: AWQ and GPTQ; nf4: bitsandbytes; mxfp4: of experts alone; the last five: GGUF, in which output and
-embedding are quantized too."""
+"""Storage format of the weights of the repeated blocks; auto: in a question, as the model is published; in a served
+workload, the precision that the model computes in. int4: AWQ and GPTQ; nf4: bitsandbytes; mxfp4: of experts alone; the
+last five: GGUF, in which output and embedding are quantized too."""
 CacheFormat = Literal["auto", "fp8", "q8_0"]
 """Storage format of the KV cache; auto: the precision that the model computes in."""
 
@@ -85,6 +85,11 @@ class Generation:
     acceptance_ratio: float = 0.0
     draft_cost_ratio: float = 0.0
     published_weights: WeightFormat = "auto"
+
+    @property
+    def has_default_weights(self) -> bool:
+        """Return whether the weights are stored as they are published."""
+        return self.weights in ("auto", self.published_weights)
 
     @property
     def token_count(self) -> int:

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from advisor.ops.evaluate import row_cost
-from advisor.predict.narrow_kernels import narrowest
+from advisor.predict.narrow_kernels import runnable
 from advisor.predict.precision import Width
 from advisor.predict.step_memory import SpreadBytes, scaled, usable_bytes
-from advisor.predict.weights import with_weights
+from advisor.predict.weights import stored_bits, stores_less, with_weights
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import RemedyName
 from advisor.records.scale import Plan
@@ -131,13 +131,17 @@ def _half_precision(step: Step, device: Device) -> Remedied | None:
 
 
 def _narrow_weights(step: Step, device: Device) -> Remedied | None:
-    """Store the weights of a served language model in the fewest bits for which the engine has kernels."""
+    """Store the weights of a served language model in the fewest bits for which the engine has kernels.
+
+    A format that the user chose stays.
+    """
     generation = step.workload.generation
-    if generation is None or generation.engine is None or generation.weights != "auto":
+    if generation is None or generation.engine is None or not generation.has_default_weights:
         return None
-    weights = narrowest(generation.engine, device)
-    if weights == "auto":
+    formats = [one for one in runnable(generation.engine, device) if stores_less(step.workload, one)]
+    if not formats:
         return None
+    weights = min(formats, key=lambda one: int(stored_bits(one)))
     narrow = with_weights(step.workload, weights)
     return Remedied(name="narrow weights", change=f"--weights {weights}", step=replace(step, workload=narrow))
 

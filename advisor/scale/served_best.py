@@ -163,6 +163,7 @@ class Best:
     ) -> Predictions:
         """Return the predictions under the best plans, with the spreads of the engine."""
         held, shape, engine = self.held, self.shape, model.engine
+        of_experts = engine.experts.log_spread if model.experts_per_token else 0.0
         is_alone = self.batches == 1
         spreads = np.zeros((3, *shape))
         sources, runs = [], []
@@ -171,9 +172,7 @@ class Best:
             known = known_of(device, engine)
             kernels = narrow_kernels(device, engine, model.generation)
             of_kernels = math.hypot(
-                engine.vendor_log_spread(device),
-                engine.experts.log_spread * bool(model.experts_per_token),
-                *(one.log_spread for one in kernels),
+                engine.vendor_log_spread(device), max(of_experts, math.hypot(*(one.log_spread for one in kernels)))
             )
             alone = costs.known_log_spread if known == "device" else costs.tpot_log_spread
             spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)

@@ -4,8 +4,8 @@ import pytest
 
 from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.ops.registry import ITEMSIZE_BYTES
-from advisor.predict.weights import with_kv_cache, with_weights
-from advisor.records.generation import CachedLayers, Generation
+from advisor.predict.weights import stores_less, with_kv_cache, with_weights
+from advisor.records.generation import CachedLayers, Generation, WeightFormat
 from advisor.records.workload import Row, StoredBytes, Workload
 from tests.predict.toys import memory_line, operand, row, workload
 
@@ -65,6 +65,19 @@ def test_mxfp4_is_of_experts_alone() -> None:
     assert [dtypes(one)[-1] for one in changed.rows] == ["mxfp4", "float32"]
     assert changed.memory[0].parameters.full == (880.0, 0.0)
     assert changed.memory[0].parameters.other == (8 * 200 * 4.25 / 8, 0.0)
+
+
+@pytest.mark.parametrize("published", ["fp8", "int4", "bf16"])
+def test_published_weights_are_stored_anew_in_another_format(published: WeightFormat) -> None:
+    anew, at_once = with_weights(with_weights(model(), published), "int8"), with_weights(model(), "int8")
+    assert (anew.rows, anew.memory) == (at_once.rows, at_once.memory)
+
+
+def test_a_format_of_experts_alone_saves_nothing_without_experts() -> None:
+    assert not stores_less(model(), "mxfp4")
+    assert not stores_less(model(), "bf16")
+    assert stores_less(model(), "fp8")
+    assert not stores_less(with_weights(model(), "int4"), "fp8")
 
 
 def test_blocks_of_gguf_take_their_bits() -> None:

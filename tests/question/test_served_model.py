@@ -176,6 +176,12 @@ def test_weights_are_those_that_are_published_where_the_engine_has_kernels(engin
     assert workload.generation.weights == stored
 
 
+def test_a_format_of_experts_alone_is_refused_for_a_model_without_experts():
+    with pytest.raises(UsageError, match="mxfp4 stores experts alone") as refused:
+        as_served(llama(), Options(weights="mxfp4"), engines=ENGINES)
+    assert "--weights int4" in refused.value.hint
+
+
 def test_a_config_is_ranked_by_way_of_the_process_that_reads_sources(tmp_path):
     file = tmp_path / "llama.json"
     file.write_text(json.dumps(CONFIGS["llama"]))

@@ -15,7 +15,7 @@ from advisor.predict.time_breakdown import EXCHANGE, explain_step
 from advisor.predict.weights import with_kv_cache, with_weights
 from advisor.records.answer import Interval
 from advisor.records.device import REFERENCE_CLOCK_HZ, Device
-from advisor.records.engine import BatchLimits, Engine, ExpertProducts, NarrowKernel, PassCosts
+from advisor.records.engine import BatchLimits, Engine, ExpertKernels, NarrowKernel, PassCosts
 from advisor.records.explained_step import PredictedStep
 from advisor.records.generation import CacheFormat, Generation, WeightFormat
 from advisor.records.options import Options
@@ -62,7 +62,7 @@ ENGINE = Engine(
     gpu_vendors=(DEVICE.vendor,),
     other_vendor_log_spread=0.5,
     all_reduce=KERNELS,
-    experts=ExpertProducts(compute_ratio=1.0, log_spread=0.0),
+    experts=ExpertKernels(compute_ratio=1.0, log_spread=0.0),
     weight_kernels={},
     cache_kernels={},
     costs={"gpu": IDEAL, "avx2": IDEAL},
@@ -628,14 +628,14 @@ def mixture() -> Workload:
 
 
 def test_products_of_experts_reach_less_of_the_peak_and_are_known_less_well() -> None:
-    def of(experts: ExpertProducts) -> tuple[Predictions, TokenTimes]:
+    def of(experts: ExpertKernels) -> tuple[Predictions, TokenTimes]:
         workload = mixture()
         assert workload.generation is not None
         engine = replace(ENGINE, experts=experts)
         return predicted([1], workload=replace(workload, generation=replace(workload.generation, engine=engine)))
 
-    plain, fast = of(ExpertProducts(compute_ratio=1.0, log_spread=0.0))
-    found, slow = of(ExpertProducts(compute_ratio=0.5, log_spread=0.3))
+    plain, fast = of(ExpertKernels(compute_ratio=1.0, log_spread=0.0))
+    found, slow = of(ExpertKernels(compute_ratio=0.5, log_spread=0.3))
     # 100 tokens of a prompt x one expert of 2 x 1000 x 100 weights in each of two layers: 80 MFLOP at 1 TFLOP/s.
     assert slow.first_s[0, 0] - fast.first_s[0, 0] == pytest.approx(80e-6)
     # A token alone waits for weights.

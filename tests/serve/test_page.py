@@ -3,10 +3,12 @@
 import json
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
 
+from advisor.records.generation import WeightFormat
 from advisor.serve.options import ALLOWED, options_of
 from advisor.serve.page import page_files
 from advisor.workload.file import read_workload
@@ -67,7 +69,8 @@ def test_every_setting_is_an_option_of_the_service_with_its_values() -> None:
     form.feed(page_files()["/"].read_text())
     del form.values["example"]
     assert {"max_tpot", "concurrency", "deadline"} <= form.values.keys() <= ALLOWED.keys()
-    assert form.values["weights"] == ["", "bf16", "fp8", "int8", "int4", "nf4", "nvfp4"]
+    formats = [one for one in get_args(WeightFormat) if one != "auto" and not one.startswith("q")]  # without GGUF
+    assert form.values["weights"] == ["", *formats]
     for name, values in form.values.items():
         for value in filter(None, values):
             options_of({name: value})

@@ -47,7 +47,10 @@ def test_llama_3_8b_keeps_131072_bytes_for_each_token():
 
 @pytest.mark.parametrize(
     ("method", "weights", "said"),
-    [("fp8", "fp8", ("published in fp8", "default of --weights")), ("new", "auto", ("16 bits", "say --weights"))],
+    [
+        ("fp8", "fp8", ("published in fp8", "default of --weights")),
+        ("new", "auto", ("published in new", "16 bits", "choose --weights")),
+    ],
 )
 def test_a_model_that_is_published_in_fewer_bits_says_so(method, weights, said):
     config = json.dumps({**CONFIGS["llama"], "quantization_config": {"quant_method": method}})

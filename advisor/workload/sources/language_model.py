@@ -13,7 +13,7 @@ from advisor.records.generation import Generation, WeightFormat
 from advisor.workload.kv_cache import ENGINE_ATTENTION, OMIT_TOKENS, LayerWindow, attend, layer_windows
 from advisor.workload.own_attention import has_replacement
 from advisor.workload.sources import huggingface
-from advisor.workload.sources.published_weights import published_weights
+from advisor.workload.sources.published_weights import method_of, published_weights, quantization_of
 from advisor.workload.sources.python_file import build
 
 _CACHES = ("past_key_values", "cache_params")
@@ -95,7 +95,7 @@ def load(reference: str, generation: Generation) -> LanguageModel:
         start_tokens=start_tokens,
         encoder=encoder,
         most_tokens=huggingface.position_count(config),
-        published_weights="auto" if (published := published_weights(config)) == "unknown" else published,
+        published_weights=published_weights(quantization_of(config)) or "auto",
         position_count=config.max_source_positions if has_features else 0,
         notes=tuple(_notes(config, kind, has_encoder=encoder is not None)),
     )
@@ -107,11 +107,16 @@ def _notes(config: Any, kind: Any, *, has_encoder: bool) -> Iterator[str]:
         yield _NO_ENCODERS
     if not has_encoder and config.get_text_config(decoder=True) is not config:
         yield "prompts of text alone: images and sound are not counted"
-    published = published_weights(config)
-    if published == "unknown":
-        yield "its weights are published in a format that is not known here, and counted in 16 bits: say --weights"
+    described = quantization_of(config)
+    published = published_weights(described)
+    if published is None:
+        name = method_of(described) or "an unnamed format"
+        yield f"its weights are published in {name}, but counted in 16 bits: choose --weights"
     elif published != "auto":
-        yield f"its weights are published in {published}, the default of --weights for engines that have kernels for it"
+        yield (
+            f"its weights are published in {published}: the default of --weights for an engine with kernels for it, "
+            "others are counted with 16 bits"
+        )
 
 
 def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
