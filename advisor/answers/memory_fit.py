@@ -195,7 +195,9 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
     if not devices and LOCAL in options.device:
         raise UsageError("--device local: the memory of offers is asked for", hint="write --on local")
     if not devices:
-        raise NothingFitsError("no offer within the limits has a device that is known", hint="`advise rank` says why")
+        unlisted = next(iter(options.device), None)
+        hint = f"write --on {unlisted} for a device that nobody rents, or see" if unlisted else "see"
+        raise NothingFitsError("no offer within the limits has a device that is known", hint=f"{hint} `advise rank`")
     is_plan_asked = plan_gpus(options) > 1
     if not is_plan_asked:
         devices = tuple(replace(device, gpu_count=1) for device in devices)
