@@ -20,7 +20,7 @@ from advisor.predict.loader import loading_s
 from advisor.predict.narrow_kernels import formats_of
 from advisor.predict.step_time import predict_as_asked
 from advisor.predict.time_breakdown import explain_step
-from advisor.predict.weights import stores_less, with_weights
+from advisor.predict.weights import narrower
 from advisor.question.record import Question
 from advisor.records.answer import BOUNDS, Interval, Job, JobLimits, Quote, Recommendation
 from advisor.records.device import Device, Precision
@@ -305,9 +305,8 @@ def _alternatives(quote: Quote, question: Question) -> Iterator[tuple[ChangeKind
     if workload.generation is not None:
         engine = workload.generation.engine
         if workload.generation.has_default_weights and engine is not None:
-            for weights in formats_of(engine, "weight_kernels"):
-                if stores_less(workload, weights):
-                    yield "weights", changed(traced=with_weights(workload, weights), weights=weights)
+            for weights, traced in narrower(workload, formats_of(engine, "weight_kernels")).items():
+                yield "weights", changed(traced=traced, weights=weights)
         return
     for precision in get_args(Precision):
         if precision != quote.precision:

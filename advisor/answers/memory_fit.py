@@ -195,9 +195,9 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
     if not devices and LOCAL in options.device:
         raise UsageError("--device local: the memory of offers is asked for", hint="write --on local")
     if not devices:
-        unlisted = next(iter(options.device), None)
-        hint = f"write --on {unlisted} for a device that nobody rents, or see" if unlisted else "see"
-        raise NothingFitsError("no offer within the limits has a device that is known", hint=f"{hint} `advise rank`")
+        unlisted = f"write --on {options.device[0]} if nobody rents it; " if options.device else ""
+        hint = f"{unlisted}`advise rank` says why offers are left out"
+        raise NothingFitsError("no offer within the limits has a device that is known", hint=hint)
     is_plan_asked = plan_gpus(options) > 1
     if not is_plan_asked:
         devices = tuple(replace(device, gpu_count=1) for device in devices)

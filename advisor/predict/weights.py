@@ -4,7 +4,7 @@ The device decides which kernels read them (`advisor.records.engine.NarrowKernel
 stay in 16 bits, except in GGUF files, which also quantize the output and the embedding.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
@@ -90,10 +90,19 @@ def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
     )
 
 
-def stores_less(workload: Workload, weights: WeightFormat) -> bool:
-    """Return whether the workload takes less memory with weights in this format: only experts may be stored in it."""
-    before, after = (one.memory[0].parameters for one in (workload, with_weights(workload, weights)))
-    return _HALF_OF_FULL * after.full[0] + after.other[0] < _HALF_OF_FULL * before.full[0] + before.other[0]
+def narrower(workload: Workload, formats: Iterable[WeightFormat]) -> dict[WeightFormat, Workload]:
+    """Return the workload with weights in those of the formats in which it takes less memory.
+
+    A format may be wider than the one at hand, or of experts alone.
+    """
+    stored = {weights: with_weights(workload, weights) for weights in formats}
+    return {weights: one for weights, one in stored.items() if _weight_bytes(one) < _weight_bytes(workload)}
+
+
+def _weight_bytes(workload: Workload) -> float:
+    """Return the bytes of all parameters, of those in fp32 as in 16 bits."""
+    parameters = workload.memory[0].parameters
+    return _HALF_OF_FULL * parameters.full[0] + parameters.other[0]
 
 
 def _as_traced(workload: Workload) -> Workload:

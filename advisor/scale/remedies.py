@@ -11,7 +11,7 @@ from advisor.ops.evaluate import row_cost
 from advisor.predict.narrow_kernels import runnable
 from advisor.predict.precision import Width
 from advisor.predict.step_memory import SpreadBytes, scaled, usable_bytes
-from advisor.predict.weights import stored_bits, stores_less, with_weights
+from advisor.predict.weights import narrower, stored_bits
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import RemedyName
 from advisor.records.scale import Plan
@@ -138,12 +138,11 @@ def _narrow_weights(step: Step, device: Device) -> Remedied | None:
     generation = step.workload.generation
     if generation is None or generation.engine is None or not generation.has_default_weights:
         return None
-    formats = [one for one in runnable(generation.engine, device) if stores_less(step.workload, one)]
-    if not formats:
+    stored = narrower(step.workload, runnable(generation.engine, device))
+    if not stored:
         return None
-    weights = min(formats, key=lambda one: int(stored_bits(one)))
-    narrow = with_weights(step.workload, weights)
-    return Remedied(name="narrow weights", change=f"--weights {weights}", step=replace(step, workload=narrow))
+    weights = min(stored, key=lambda one: int(stored_bits(one)))
+    return Remedied(name="narrow weights", change=f"--weights {weights}", step=replace(step, workload=stored[weights]))
 
 
 def _chunked_logits(step: Step, device: Device) -> Remedied | None:

@@ -4,7 +4,7 @@ import pytest
 
 from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.ops.registry import ITEMSIZE_BYTES
-from advisor.predict.weights import stores_less, with_kv_cache, with_weights
+from advisor.predict.weights import narrower, with_kv_cache, with_weights
 from advisor.records.generation import CachedLayers, Generation, WeightFormat
 from advisor.records.workload import Row, StoredBytes, Workload
 from tests.predict.toys import memory_line, operand, row, workload
@@ -74,10 +74,10 @@ def test_published_weights_are_stored_anew_in_another_format(published: WeightFo
 
 
 def test_a_format_of_experts_alone_saves_nothing_without_experts() -> None:
-    assert not stores_less(model(), "mxfp4")
-    assert not stores_less(model(), "bf16")
-    assert stores_less(model(), "fp8")
-    assert not stores_less(with_weights(model(), "int4"), "fp8")
+    assert not narrower(model(), ["mxfp4"])
+    assert not narrower(model(), ["bf16"])
+    assert narrower(model(), ["mxfp4", "fp8"]) == {"fp8": with_weights(model(), "fp8")}
+    assert not narrower(with_weights(model(), "int4"), ["fp8"])
 
 
 def test_blocks_of_gguf_take_their_bits() -> None:

@@ -114,8 +114,8 @@ def _notes(config: Any, kind: Any, *, has_encoder: bool) -> Iterator[str]:
         yield f"its weights are published in {name}, but counted in 16 bits: choose --weights"
     elif published != "auto":
         yield (
-            f"its weights are published in {published}: the default of --weights for an engine with kernels for it, "
-            "others are counted with 16 bits"
+            f"its weights are published in {published}, the default of --weights; an engine without kernels for it is "
+            "predicted with weights in 16 bits"
         )
 
 
