@@ -21,7 +21,7 @@ from lockbox import is_locked
 from advisor.answers.measurement_file import read_measurements
 from advisor.answers.validation import Run, predict_runs, prepare
 from advisor.catalog.overlay import load_catalog
-from advisor.predict import kernel_time, products
+from advisor.predict import kernel_time, lowering, products
 from advisor.records.measurement import PredictedRow
 
 
@@ -48,7 +48,7 @@ RULES = (
     Rule(
         name="transposing copies",
         nets=("poolformer", "resnet50_gn", "resnetv2_50d_gn", "efficientnet_b0_g8_gn", "efficientnet_b3_g"),
-        without={(kernel_time, "NHWC_COPY_RATIO"): 1.0},
+        without={(lowering, "_NHWC_COPY_RATIO"): 1.0},
     ),
 )
 

@@ -102,7 +102,7 @@ def log_seconds(base: Efficiency, logs: FloatArray, operators: Operators) -> Flo
     for kernels, rows in operators.by_shape:
         devices = [operators.devices[number] for number in rows]
         times = step_times(kernels, kind="gpu", devices=devices, efficiencies=[one] * len(rows))
-        seconds[list(rows)] = times.mid_s[:, 0]
+        seconds[list(rows)] = times.step_s[:, 0]
     return np.log(seconds + math.exp(logs[-1]))
 
 

@@ -180,7 +180,7 @@ def operator_ratios(
         times = step_times(step.kernels, kind=device.kind, devices=[device], efficiencies=[efficiency])
         is_known = seen >= set(step.kernels.families)
         ratios.setdefault(operator_key(operator), []).append(
-            operator.step_s / float(times.mid_s[0, 0]) if is_known else 1.0
+            operator.step_s / float(times.step_s[0, 0]) if is_known else 1.0
         )
     return {key: float(np.median(found)) for key, found in ratios.items()}
 

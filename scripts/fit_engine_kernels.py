@@ -125,9 +125,7 @@ class EngineKernel:
 def kernel_s(steps: Sequence[MeasuredStep], efficiency: Efficiency) -> FloatArray:
     """Return the predicted times of steps of one kernel each, all on one device."""
     kernels = sample_of(steps).kernels
-    times = kernel_times(
-        kernels, rates_by_kernel(kernels, devices=[steps[0].device], efficiencies=[efficiency], layout="nchw")
-    )
+    times = kernel_times(kernels, rates_by_kernel(kernels, devices=[steps[0].device], efficiencies=[efficiency]))
     result: FloatArray = times.total_s[0, :, 0]
     return result
 

@@ -130,7 +130,6 @@ def _measured_step(run: Run, *, table: str) -> MeasuredStep:
         kernels=kernels,
         device=device,
         precision=precision_class(precision),
-        is_nchw=asked.layout == "nchw",
         group=(table, device.id, asked.precision, asked.mode, asked.compile),
         job=step_of(asked),
         model=asked.model,

@@ -84,7 +84,7 @@ def log_seconds(steps: Sequence[Step], logs: FloatArray) -> FloatArray:
     """Return the logarithms of the predicted times."""
     one = [efficiency_of(logs)]
     return np.log(
-        [step_times(kernels, kind="gpu", devices=[device], efficiencies=one).mid_s[0, 0] for kernels, device in steps]
+        [step_times(kernels, kind="gpu", devices=[device], efficiencies=one).step_s[0, 0] for kernels, device in steps]
     )
 
 

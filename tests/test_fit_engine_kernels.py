@@ -37,7 +37,6 @@ def step(batch: float, one: Device = GPU, measured_s: float = 1.0, operator: Row
         kernels=lower(counts, kind="gpu", precision="fp16"),
         device=one,
         precision="half",
-        is_nchw=True,
         group=("toy", one.id),
         measured_s=measured_s,
     )

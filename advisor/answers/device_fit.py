@@ -93,7 +93,6 @@ def _own_step(run: Run, efficiencies: Sequence[Efficiency]) -> OwnStep:
         kernels=kernels,
         device=device,
         efficiency=efficiency_of(device, precision=precision, efficiencies=efficiencies),
-        layout=run.measurement.layout,
         measured_s=run.measurement.step_s,
     )
 

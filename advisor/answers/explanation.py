@@ -18,7 +18,7 @@ from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batches_of
 from advisor.predict.loader import loading_s
 from advisor.predict.narrow_kernels import formats_of
-from advisor.predict.step_time import predict_as_asked
+from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import explain_step
 from advisor.predict.weights import narrower
 from advisor.question.record import Question
@@ -218,12 +218,16 @@ def predictions_on(machine: NamedMachine, question: Question, *, batches: IndexA
             job=job_for(question.workload, options),
         )
     else:
-        predictions = predict_as_asked(
+        predictions = predict(
             question.workload,
             devices=[machine.device],
             efficiencies=question.catalog.efficiencies,
             batches=batches,
-            options=options,
+            precision=options.precision,
+            layout=options.layout,
+            compile_mode=options.compile,
+            loader_s_per_sample=options.loader_s_per_sample,
+            loader_workers=options.loader_workers,
         )
     if predictions.precisions[0, 0] is None:
         generation = question.workload.generation

@@ -255,7 +255,7 @@ def kernels_of(run: Run) -> tuple[Kernels, Precision]:
         width=width_of(precision, workload),
         compile_mode=asked.compile,
     )
-    return lower(counts, kind=device.kind, precision=precision), precision
+    return lower(counts, kind=device.kind, precision=precision, layout=asked.layout), precision
 
 
 def _measured_part(run: Run) -> Workload:

@@ -196,7 +196,6 @@ def whole_step(
         kernels=lower(counts, kind=device.kind, precision=precision),
         device=replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0),
         precision=precision_class(precision),
-        is_nchw=True,
         group=(workload.name, precision),
         measured_s=step_s,
         trust=trust,

@@ -11,7 +11,7 @@ from advisor.fit.least_squares import least_squares
 from advisor.fit.robust_loss import robust
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.roofline import step_times
-from advisor.records.device import Device, Efficiency, Layout
+from advisor.records.device import Device, Efficiency
 from advisor.records.prediction import FloatArray
 
 LOG_SIGMA = 0.15
@@ -34,7 +34,6 @@ class OwnStep:
     kernels: Kernels
     device: Device
     efficiency: Efficiency
-    layout: Layout
     measured_s: float
 
 
@@ -85,10 +84,8 @@ def _seconds(step: OwnStep, figures: OwnFigures) -> float:
     device = replace(
         step.device, sustained_compute_ratio=figures.compute_ratio, sustained_memory_ratio=figures.memory_ratio
     )
-    times = step_times(
-        step.kernels, kind=device.kind, devices=[device], efficiencies=[step.efficiency], layout=step.layout
-    )
-    return float(times.mid_s[0, 0])
+    times = step_times(step.kernels, kind=device.kind, devices=[device], efficiencies=[step.efficiency])
+    return float(times.step_s[0, 0])
 
 
 def left_out_seconds(steps: Sequence[OwnStep]) -> FloatArray:

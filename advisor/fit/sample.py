@@ -20,7 +20,6 @@ class MeasuredStep:
     device: Device
     precision: str
     """Precision class of efficiency files: "fp32", "tf32" or "half"."""
-    is_nchw: bool
     group: tuple[str, ...]
     """Rows that were measured together (source, device, precision, mode); they share a weight."""
     job: Hashable = None
@@ -47,11 +46,6 @@ class Sample:
     measured_s: FloatArray
     copied_bytes: FloatArray
     weights: FloatArray
-
-    @property
-    def device(self) -> IndexArray:
-        """Return the device of every kernel."""
-        return self.device_of_step[self.step]
 
 
 _GROUP_EXPONENT = -0.25

@@ -12,7 +12,7 @@ from advisor.fit.coefficients import BY_PRECISION, Coefficient, starts
 from advisor.fit.least_squares import least_squares
 from advisor.fit.robust_loss import PRIOR_WEIGHT, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample
-from advisor.predict.kernel_time import Kernels, Rates, kernel_times
+from advisor.predict.kernel_time import DISPATCHED, Kernels, Rates, kernel_times
 from advisor.predict.rates import rate_table
 from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency
@@ -23,11 +23,6 @@ _TOLERANCE = 1e-7
 """Relative change of the sum of squares at which the solver stops, small enough that coefficients without data reach
 their priors. With 1e-5, a fit without the only GPU of AMP training stopped early, at an error of 23 % instead of 16 %
 on its steps."""
-_DISPATCHED = {
-    "dispatch_s": "dispatches",
-    "backward_dispatch_s": "backward_dispatches",
-    "compiled_dispatch_s": "compiled_dispatches",
-}
 _EFFICIENCY_FIELDS = frozenset(field.name for field in fields(Efficiency))
 
 
@@ -67,8 +62,7 @@ class Fit(ABC):
         self._units = np.unique(kernels.unit).tolist()
         precisions = [self.precisions.index(step.precision) for step in sample.steps]
         self._lines, line = np.unique(np.stack([sample.device_of_step, precisions]), axis=1, return_inverse=True)
-        is_nchw = np.array([step.is_nchw for step in sample.steps])
-        distinct = np.stack([line.ravel()[sample.step], kernels.family, kernels.unit, is_nchw[sample.step]])
+        distinct = np.stack([line.ravel()[sample.step], kernels.family, kernels.unit])
         self._distinct, place = np.unique(distinct, axis=1, return_inverse=True)
         self._families = [
             _Family(name=name, kernels=kernels.only(chosen), step=sample.step[chosen], place=place.ravel()[chosen])
@@ -98,9 +92,11 @@ class Fit(ABC):
 
     def family_seconds(self, logs: FloatArray) -> dict[str, FloatArray]:
         """Return the predicted kernel time of every step, by family."""
-        rates = self._rates(logs)
+        rates, count = self._rates(logs), len(self.sample.steps)
         return {
-            family.name: self._of_steps(family, _kernel_s(_at(rates, family.place), family))
+            family.name: np.bincount(family.step, _kernel_s(_at(rates, family.place), family), minlength=count).astype(
+                np.float64
+            )
             for family in self._families
         }
 
@@ -164,7 +160,7 @@ class Fit(ABC):
     def _dispatch_s(self, logs: FloatArray) -> FloatArray:
         """Return the dispatch overhead of every step in seconds."""
         kernels = self.sample.kernels
-        of_calls = [getattr(kernels, counted) * self.value(logs, name) for name, counted in _DISPATCHED.items()]
+        of_calls = [getattr(kernels, counted) * self.value(logs, name) for name, counted in DISPATCHED.items()]
         total: FloatArray = self._host_ratios(logs) * np.sum(of_calls, axis=0)
         return total
 
@@ -214,11 +210,6 @@ class Fit(ABC):
             columns.append((np.log(self._total(moved, moved_s)) - before) / _STEP)
         return np.stack(columns, axis=1)
 
-    def _of_steps(self, family: _Family, kernel_s: FloatArray) -> FloatArray:
-        """Return the seconds of the family's kernels in every step."""
-        total: FloatArray = np.bincount(family.step, kernel_s, minlength=len(self.sample.steps)).astype(np.float64)
-        return total
-
     def _rates(self, logs: FloatArray) -> dict[str, Any]:
         """Return every field of `Rates` at these coefficients, as arrays over `_distinct`."""
         devices = [self.device(logs, index) for index in range(len(self.sample.devices))]
@@ -230,8 +221,8 @@ class Fit(ABC):
             families=self.sample.kernels.families,
             units=self._units,
         )
-        line, family, unit, is_nchw = self._distinct[:, :, np.newaxis]
-        rates = table.at(line, family=family, unit=unit, is_nchw=is_nchw.astype(np.bool_))
+        line, family, unit = self._distinct[:, :, np.newaxis]
+        rates = table.at(line, family=family, unit=unit)
         return {field.name: np.broadcast_to(getattr(rates, field.name), line.shape) for field in fields(Rates)}
 
     @abstractmethod
@@ -272,8 +263,6 @@ def _log_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[st
     """Return the change of the logarithm of each rate that differs anywhere."""
     found = {}
     for name, old in before.items():
-        if old.dtype == np.bool_:
-            continue
         is_moved = after[name] != old
         if is_moved.any():
             ratio = np.divide(after[name], old, out=np.ones(old.shape), where=is_moved)

@@ -22,10 +22,6 @@ LOAD_S = 2.6e-7
 """Latency of a dependent load on a GPU at low occupancy: 200 to 800 cycles (Zhang et al., Dive into Deep Learning,
 chapter Hardware), 0.08 to 0.32 us at 2.5 GHz. EfficientFormerV2's four nets make 2 to 6 million loads in sequence, of
 0.24 us on an RTX 4090, 0.28 us on an RTX 3090, and 0.33 us on an RTX 5090, which did not enter the mean."""
-NHWC_COPY_RATIO = 2.0
-"""Time of a transposing 16-bit copy relative to a plain copy: measured on 14 nets with group norms, channels-last, on
-an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norms in NCHW take as long as plain copies
-(XCiT and ConvNeXt on two GPUs)."""
 STRIDED_COPY_CYCLES = 6.0
 """Cycles of a core for each element of a 16-bit copy that reads with a stride. From the weights that a GRU copies (5 to
 6) and the results of a convolution to 256 channels (6) on a Granite Rapids."""
@@ -57,7 +53,7 @@ _Count: TypeAlias = Annotated[FloatArray, _Term("step")]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernels:
-    """The kernels of one step on one kind of device at one precision, each with the terms of its time.
+    """The kernels of one step on one kind of device at one precision in one layout, each with the terms of its time.
 
     Terms of a kernel are (kernels,), those of a call (kernels, batches), those of the step (batches,).
     """
@@ -76,45 +72,35 @@ class Kernels:
     calls: Annotated[FloatArray, _Term("kernel")]
     can_winograd: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
     flops: _Work
-    nchw_flop_ratio: _Ratio
-    """Slowdown of a FLOP in NCHW relative to a matmul or an addition."""
-    nhwc_flop_ratio: _Ratio
-    """The same, channels-last."""
-    nchw_direct_flops: _Work
-    """FLOP of direct convolution kernels on a GPU in NCHW, weighted by their slowdown."""
-    nhwc_direct_flops: _Work
-    """The same, channels-last."""
+    flop_ratio: _Ratio
+    """Slowdown of a FLOP relative to a matmul or an addition."""
+    direct_flops: _Work
+    """FLOP of direct convolution kernels on a GPU, weighted by their slowdown."""
     weight_bytes: _Work
     """Bytes of parameters read."""
     data_bytes: _Work
     """Bytes of activations read and written."""
     reread_bytes: _Work
-    """The part of `data_bytes` that is a second read, which channels-last 16-bit kernels may save."""
+    """The part of `data_bytes` that is a second read, which a channels-last 16-bit kernel may save."""
     revisited_bytes: _Work
     """Bytes of repeated reads from a working set of `revisited_set_bytes`."""
     revisited_set_bytes: _Work
     sequential_loads: _Work
-    """Loads that each thread makes in sequence in NCHW."""
+    """Loads that each thread makes in sequence."""
     launches: _Work
     joins: _Work
     """How often all cores of a CPU start and finish together."""
-    nchw_library_calls: _Work
-    """Calls into a CPU library if the images are in NCHW."""
-    nhwc_library_calls: _Work
-    """The same, channels-last."""
-    nchw_scalar_cycles: _Work
-    """Cycles of a CPU's loop over single elements, shared by all cores, if the images are in NCHW."""
-    nhwc_scalar_cycles: _Work
-    """The same, channels-last."""
+    library_calls: _Work
+    """Calls into a CPU library."""
+    scalar_cycles: _Work
+    """Cycles of a CPU's loop over single elements, shared by all cores."""
     strided_numel: _Work
     """Elements of NCHW images that a CPU's matrix unit writes channels-last, which torch then copies one at a time."""
     serial_cycles: _Work
     """Cycles of code that runs on one core of a CPU."""
     cast_bytes: _Work
-    nchw_copied_bytes: _Work
-    """Bytes of operands that are copied to another layout if the images are in NCHW."""
-    nhwc_copied_bytes: _Work
-    """The same, channels-last."""
+    copied_bytes: _Work
+    """Bytes of operands that are copied to another layout, weighted by the time of the copy."""
     transposed_bytes: _Work
     """Bytes of images that a library may transpose."""
     biased_bytes: _Work
@@ -168,6 +154,12 @@ TERMS: Mapping[str, _Term] = {
     if name != "families"
 }
 """The fields of `Kernels` that are arrays."""
+DISPATCHED: Mapping[str, str] = {
+    "dispatch_s": "dispatches",
+    "backward_dispatch_s": "backward_dispatches",
+    "compiled_dispatch_s": "compiled_dispatches",
+}
+"""The fields of `Efficiency` with the host's time of a dispatch, and the fields of `Kernels` that count these."""
 
 
 def kernels_of(terms: Sequence[Mapping[str, Any]], *, batch_count: int, **of_step: FloatArray) -> Kernels:
@@ -216,8 +208,6 @@ class Rates:
     A core is an SM of a GPU or a core of a CPU.
     """
 
-    is_nchw: BoolArray
-    """True if the step's images are in NCHW, False if they are channels-last."""
     flops_per_s: FloatArray
     """Sustained compute throughput of the kernel's family."""
     memory_bytes_per_s: FloatArray
@@ -280,26 +270,22 @@ class KernelTimes:
 
 def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """Return the time of every kernel: a roofline in which compute and memory overlap in part, plus launch overhead."""
-    flop_ratio = np.where(rates.is_nchw, kernels.nchw_flop_ratio, kernels.nhwc_flop_ratio)
     is_product = kernels.m.min(axis=-1) < _PRACTICALLY_INFINITE
     reached_ratio = _of_chosen(utilisation, is_product, kernels, rates, otherwise=1.0)
-    compute_s = kernels.flops * flop_ratio / (rates.flops_per_s * reached_ratio)
+    compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * reached_ratio)
     if kernels.can_winograd.any():
         compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
     if rates.cycle_s.any():  # only CPUs have these
-        cycles = np.where(rates.is_nchw, kernels.nchw_scalar_cycles, kernels.nhwc_scalar_cycles)
-        cycles = cycles + kernels.strided_numel * rates.strided_cycles
+        cycles = kernels.scalar_cycles + kernels.strided_numel * rates.strided_cycles
         compute_s = compute_s + cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
-    if kernels.nchw_direct_flops.any() or kernels.nhwc_direct_flops.any():
-        direct_flops = np.where(rates.is_nchw, kernels.nchw_direct_flops, kernels.nhwc_direct_flops)
-        compute_s = np.maximum(compute_s, direct_flops / rates.direct_flops_per_s)
-    memory_s = np.maximum(_memory_s(kernels, rates), kernels.sequential_loads * rates.is_nchw * LOAD_S)
+    if kernels.direct_flops.any():
+        compute_s = np.maximum(compute_s, kernels.direct_flops / rates.direct_flops_per_s)
+    memory_s = np.maximum(_memory_s(kernels, rates), kernels.sequential_loads * LOAD_S)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s
     if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
-        library_calls = np.where(rates.is_nchw, kernels.nchw_library_calls, kernels.nhwc_library_calls)
-        launch_s = launch_s + kernels.joins * rates.join_s + library_calls * rates.library_s
+        launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     if kernels.serial_cycles.any():
         launch_s = launch_s + kernels.serial_cycles * rates.cycle_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
@@ -383,7 +369,7 @@ def revisited_from_memory_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
 
 def read_and_written_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
     """Return the bytes of activations that a kernel reads and writes, second reads included."""
-    if (rates.reread_ratio == 1.0).all():
+    if not kernels.reread_bytes.any():
         return kernels.data_bytes
     result: FloatArray = kernels.data_bytes - (1 - rates.reread_ratio) * kernels.reread_bytes
     return result
@@ -391,8 +377,7 @@ def read_and_written_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
 
 def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
     """Return the bytes moved beyond an operator's operands: casts, layout copies of images and weights, bias passes."""
-    total = rates.cast_ratio * kernels.cast_bytes
-    total = total + 2 * np.where(rates.is_nchw, kernels.nchw_copied_bytes, NHWC_COPY_RATIO * kernels.nhwc_copied_bytes)
+    total = rates.cast_ratio * kernels.cast_bytes + 2 * kernels.copied_bytes
     total = total + 2 * rates.transposed_ratio * kernels.transposed_bytes
     total = total + 2 * rates.bias_pass_ratio * kernels.biased_bytes
     result: FloatArray = total + 2 * rates.repack_ratio * kernels.repacked_bytes

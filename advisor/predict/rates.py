@@ -16,7 +16,7 @@ from advisor.records.device import (
     Device,
     Efficiency,
 )
-from advisor.records.prediction import BoolArray, FloatArray, IndexArray
+from advisor.records.prediction import FloatArray, IndexArray
 
 _NO_CORE_LIMIT = np.array(np.inf)
 """`core_bytes_per_s` for all kernels at once, if no family has a limit."""
@@ -40,25 +40,19 @@ class RateTable:
     of_device: Mapping[str, FloatArray]
     """Arrays (lines,)."""
 
-    def at(self, line: IndexArray, *, family: IndexArray, unit: IndexArray, is_nchw: BoolArray) -> Rates:
-        """Return the rates of kernels by line, family, unit and layout; the four arguments broadcast.
-
-        In channels-last layout no image is transposed.
-        """
+    def at(self, line: IndexArray, *, family: IndexArray, unit: IndexArray) -> Rates:
+        """Return the rates of kernels by line, family and unit; the three arguments broadcast."""
         by_unit = {name: values[line, unit] for name, values in self.of_unit.items()}
+        rated_flops_per_s = by_unit.pop("flops_per_s")
         by_family = {name: values[line, family] for name, values in self.of_family.items()}
         by_device = {name: values[line] for name, values in self.of_device.items()}
         held = self.of_family["core_bytes_per_s"]
         return Rates(
-            is_nchw=is_nchw,
-            flops_per_s=np.minimum(by_unit["flops_per_s"] * by_family["compute_ratio"], by_unit["most_flops_per_s"]),
+            flops_per_s=np.minimum(rated_flops_per_s * by_family["compute_ratio"], by_unit.pop("most_flops_per_s")),
             memory_bytes_per_s=by_device.pop("memory_bytes_per_s") * by_family["memory_ratio"],
             core_bytes_per_s=by_family["core_bytes_per_s"] if np.isfinite(held).any() else _NO_CORE_LIMIT,
             launch_s=by_family["launch_s"],
-            transposed_ratio=is_nchw * by_unit["transposed_ratio"],
-            strided_cycles=is_nchw * by_unit["strided_cycles"],
-            winograd_speedup=by_unit["winograd_speedup"],
-            reread_ratio=np.where(is_nchw, 1.0, by_device.pop("nhwc_reread_ratio")),
+            **by_unit,
             **by_device,
         )
 
@@ -100,16 +94,6 @@ def rate_table(
     )
 
 
-def full_core_count(device: Device, efficiency: Efficiency) -> float:
-    """Return the core count, converted to cores that hold `REFERENCE_RESIDENT_THREADS` threads each."""
-    return device.core_count * device.resident_threads_per_core / REFERENCE_RESIDENT_THREADS
-
-
-def lone_block_ratio(device: Device, efficiency: Efficiency) -> float:
-    """Return the throughput of an SM with a single block relative to `REFERENCE_CLOCK_HZ`: its clock alone counts."""
-    return device.clock_hz / REFERENCE_CLOCK_HZ
-
-
 def launch_s(device: Device, efficiency: Efficiency) -> float:
     """Return the launch overhead of a kernel: of a GPU itself, or of the core that starts a CPU's kernel."""
     return efficiency.launch_s * (device.host_time_ratio if device.kind == "cpu" else 1.0)
@@ -119,16 +103,6 @@ def join_s(device: Device, efficiency: Efficiency) -> float:
     """Return the time to start the threads on all cores of a CPU and to wait for them at the end."""
     joined_s = efficiency.join_s * (math.pow(max(device.core_count, 1.0), _JOIN_EXPONENT) - 1)
     return joined_s * device.host_time_ratio
-
-
-def library_s(device: Device, efficiency: Efficiency) -> float:
-    """Return the additional overhead of a call into a CPU library."""
-    return efficiency.library_s * device.host_time_ratio
-
-
-def cycle_s(device: Device, efficiency: Efficiency) -> float:
-    """Return the time of a cycle of a CPU's core; 0 for GPUs, on which no kernel has a loop over single elements."""
-    return device.host_time_ratio / REFERENCE_HOST_HZ if device.kind == "cpu" else 0.0
 
 
 def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
@@ -178,11 +152,6 @@ def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
     return sustained_flops_per_s(device, efficiency, unit="vector") * efficiency.direct_ratio
 
 
-def nhwc_reread_ratio(device: Device, efficiency: Efficiency) -> float:
-    """Return the share of its input that a channels-last 16-bit batch norm reads a second time; cuDNN reads it once."""
-    return 1.0 if device.kind == "cpu" or device.vendor != "NVIDIA" else 0.0
-
-
 def used_unit(device: Device, unit: str) -> str:
     """Return the unit that the device computes on: fp32, with converted operands, if it lacks the requested one."""
     return unit if unit in device.peak_flops_per_s else "fp32"
@@ -230,22 +199,20 @@ def narrow_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     return sustained_bytes_per_s(device, efficiency) * efficiency.narrow_product_ratio
 
 
-def cache_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
-    """Return the bandwidth of the last-level cache."""
-    return device.cache_bytes_per_s or _CACHE_PER_MEMORY * device.memory_bytes_per_s
-
-
 _DEVICE_RATES: Mapping[str, Callable[[Device, Efficiency], float]] = {
     "memory_bytes_per_s": sustained_bytes_per_s,
     "narrow_bytes_per_s": narrow_bytes_per_s,
-    "cache_bytes_per_s": cache_bytes_per_s,
-    "full_core_count": full_core_count,
-    "lone_block_ratio": lone_block_ratio,
+    "cache_bytes_per_s": lambda device, _: device.cache_bytes_per_s or _CACHE_PER_MEMORY * device.memory_bytes_per_s,
+    "full_core_count": lambda device, _: (
+        device.core_count * device.resident_threads_per_core / REFERENCE_RESIDENT_THREADS
+    ),
+    "lone_block_ratio": lambda device, _: device.clock_hz / REFERENCE_CLOCK_HZ,
     "join_s": join_s,
-    "library_s": library_s,
-    "cycle_s": cycle_s,
+    "library_s": lambda device, efficiency: efficiency.library_s * device.host_time_ratio,
+    "cycle_s": lambda device, _: device.host_time_ratio / REFERENCE_HOST_HZ if device.kind == "cpu" else 0.0,
     "direct_flops_per_s": direct_flops_per_s,
-    "nhwc_reread_ratio": nhwc_reread_ratio,
+    # cuDNN reads the input of a channels-last 16-bit batch norm once.
+    "reread_ratio": lambda device, _: 0.0 if device.kind == "gpu" and device.vendor == "NVIDIA" else 1.0,
 }
 _UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "flops_per_s": sustained_flops_per_s,

@@ -8,10 +8,10 @@ from operator import attrgetter
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
-from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Kernels, Rates, kernel_times
+from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, UNITS, Kernels, Rates, kernel_times
 from advisor.predict.rates import rate_table
 from advisor.records.answer import BOUNDS, Z_90
-from advisor.records.device import Device, DeviceKind, Efficiency, Layout
+from advisor.records.device import Device, DeviceKind, Efficiency
 from advisor.records.prediction import PARTS, USES, FloatArray, IndexArray
 
 _LAUNCHED_AFTER = 0.5
@@ -32,33 +32,19 @@ _KERNEL_FIELDS = {"cpu": attrgetter(*_CPU_FIELDS), "gpu": attrgetter(*(_CPU_FIEL
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepTimes:
-    """Predicted step times with their uncertainty; arrays are (devices, batches)."""
+    """Predicted step times with their uncertainty; the fields are those of `Predictions`."""
 
-    mid_s: FloatArray
-    alone_s: FloatArray
-    """Like `mid_s`; on a time-sliced GPU, while the other tenants are idle and it gets all of the time."""
+    step_s: FloatArray
+    step_low_s: FloatArray
+    step_high_s: FloatArray
     log_spread: FloatArray
-    """One standard deviation of log(measured / predicted)."""
     own_log_spread: FloatArray
     host_log_spread: FloatArray
-    """The part of `log_spread` that differs from device to device; the rest is common to all of them."""
     bound: IndexArray
-    """Index in `BOUNDS` of the resource that limits the step."""
     part_ratio: FloatArray
-    """As in `Predictions`, like the next three."""
     compute_ratio: FloatArray
     memory_ratio: FloatArray
     overhead_ratio: FloatArray
-
-    @property
-    def low_s(self) -> FloatArray:
-        """Return the lower end of the 90 % interval."""
-        return self.alone_s * np.exp(-Z_90 * self.log_spread)
-
-    @property
-    def high_s(self) -> FloatArray:
-        """Return the upper end of the 90 % interval."""
-        return self.mid_s * np.exp(Z_90 * self.log_spread)
 
 
 def step_times(
@@ -68,7 +54,6 @@ def step_times(
     devices: Sequence[Device],
     efficiencies: Sequence[Efficiency],
     plain_efficiencies: Sequence[Efficiency] | None = None,
-    layout: Layout = "nchw",
 ) -> StepTimes:
     """Predict the time of one step on every device, all of one kind, at every batch size.
 
@@ -88,7 +73,6 @@ def step_times(
         devices=[devices[index] for index in first],
         efficiencies=[efficiencies[index] for index in first],
         plain_efficiencies=plain_efficiencies and [plain_efficiencies[index] for index in first],
-        layout=layout,
     )
     times = kernel_times(kernels, rates)
     calls = kernels.calls[:, np.newaxis]
@@ -103,20 +87,21 @@ def step_times(
         transfer_s = np.outer([1 / rate if rate else 0.0 for rate in copied_per_s], kernels.transfer_bytes)
         first_s, least_s = first_dispatch_s(kernels, dispatch_s), np.maximum(dispatch_s, transfer_s)
         time_ratio = np.array([device.time_ratio for device in devices])[:, np.newaxis]
-        mid_s = np.maximum(device_s + first_s, least_s)
+        step_s = np.maximum(device_s + first_s, least_s)
         alone_s = np.maximum(device_s * time_ratio + first_s, least_s)
         bound = np.argmax(work_s, axis=0)
-        bound = np.where(mid_s == dispatch_s, BOUNDS.index("dispatch"), bound)
-        bound = np.where(mid_s == transfer_s, BOUNDS.index("transfer"), bound)
+        bound = np.where(step_s == dispatch_s, BOUNDS.index("dispatch"), bound)
+        bound = np.where(step_s == transfer_s, BOUNDS.index("transfer"), bound)
     else:
-        mid_s = alone_s = device_s + dispatch_s
+        step_s = alone_s = device_s + dispatch_s
         bound = np.argmax((*work_s, dispatch_s), axis=0)
-    safe_s = np.where(mid_s > 0, mid_s, 1.0)
+    safe_s = np.where(step_s > 0, step_s, 1.0)
     host_share = dispatch_s / safe_s
     log_spread, own_log_spread, host_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
     return StepTimes(
-        mid_s=mid_s,
-        alone_s=alone_s,
+        step_s=step_s,
+        step_low_s=alone_s * np.exp(-Z_90 * log_spread),
+        step_high_s=step_s * np.exp(Z_90 * log_spread),
         log_spread=log_spread,
         own_log_spread=own_log_spread,
         host_log_spread=host_log_spread,
@@ -149,7 +134,6 @@ def rates_by_kernel(
     devices: Sequence[Device],
     efficiencies: Sequence[Efficiency],
     plain_efficiencies: Sequence[Efficiency] | None = None,
-    layout: Layout,
 ) -> Rates:
     """Return the rates that every device sustains for every kernel; they broadcast to (devices, kernels, 1).
 
@@ -161,27 +145,22 @@ def rates_by_kernel(
         line = line + len(devices) * is_plain[:, np.newaxis]
         devices, efficiencies = [*devices, *devices], [*efficiencies, *plain_efficiencies]
     table = rate_table(devices, efficiencies, families=kernels.families, units=np.unique(kernels.unit).tolist())
-    return table.at(
-        line,
-        family=kernels.family[:, np.newaxis],
-        unit=kernels.unit[:, np.newaxis],
-        is_nchw=np.array(layout == "nchw"),
-    )
+    return table.at(line, family=kernels.family[:, np.newaxis], unit=kernels.unit[:, np.newaxis])
 
 
 def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency]) -> FloatArray:
     """Return the dispatch overhead of a step in seconds, (devices, batches)."""
     host = np.array([device.host_time_ratio for device in devices])[:, np.newaxis]
-    forward_s = np.outer([efficiency.dispatch_s for efficiency in efficiencies], kernels.dispatches)
-    backward_s = np.outer([efficiency.backward_dispatch_s for efficiency in efficiencies], kernels.backward_dispatches)
-    compiled_s = np.outer([efficiency.compiled_dispatch_s for efficiency in efficiencies], kernels.compiled_dispatches)
-    total: FloatArray = host * (forward_s + backward_s + compiled_s)
+    total: FloatArray = host * sum(
+        np.outer([getattr(efficiency, name) for efficiency in efficiencies], getattr(kernels, counted))
+        for name, counted in DISPATCHED.items()
+    )
     return total
 
 
 def first_dispatch_s(kernels: Kernels, dispatch_s: FloatArray) -> FloatArray:
     """Return the seconds until a GPU gets the first kernel of a step; later kernels wait in its queue."""
-    count = kernels.dispatches + kernels.backward_dispatches + kernels.compiled_dispatches
+    count = sum(getattr(kernels, counted) for counted in DISPATCHED.values())
     first_s: FloatArray = _LAUNCHED_AFTER * dispatch_s / np.maximum(count, 1.0)
     return first_s
 

@@ -15,7 +15,7 @@ from advisor.predict.precision_choice import cheapest_runs, runs_of
 from advisor.predict.roofline import step_times
 from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
-from advisor.records.options import Options, PrecisionChoice
+from advisor.records.options import PrecisionChoice
 from advisor.records.prediction import PARTS, USES, Anchor, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
@@ -24,28 +24,6 @@ _MEASURED_ON_STACKS = ("amp-bf16", "bf16")
 _CHUNK_LENGTH = 100_000
 """Elements of (devices, kernels, batches) computed at a time, which bounds the memory for many rows and batches. With
 500,000, whose arrays leave a core's cache, predicting GPT-2's training on all devices takes 15 % longer."""
-
-
-def predict_as_asked(
-    workload: Workload,
-    *,
-    devices: Sequence[Device],
-    efficiencies: Sequence[Efficiency],
-    batches: IndexArray,
-    options: Options,
-) -> Predictions:
-    """Predict one step on one device each, in the precision, layout and mode of the options, with their data loader."""
-    return predict(
-        workload,
-        devices=devices,
-        efficiencies=efficiencies,
-        batches=batches,
-        precision=options.precision,
-        layout=options.layout,
-        compile_mode=options.compile,
-        loader_s_per_sample=options.loader_s_per_sample,
-        loader_workers=options.loader_workers,
-    )
 
 
 def predict(
@@ -60,25 +38,20 @@ def predict(
     loader_s_per_sample: float | None = None,
     loader_workers: int | None = None,
     anchors: Sequence[Anchor] = (),
-    step_kernels: StepKernels | None = None,
 ) -> Predictions:
     """Predict one step of the workload on every device at every batch size, in the cheapest precision of the choice.
 
     With `loader_s_per_sample`, data is loaded on the device's machine, as `with_loader` says. `anchors` are timed steps
-    of this workload, in the same layout and compile mode. `step_kernels` are kernels of this workload in the same
-    compile mode, for reuse over several predictions.
+    of this workload, in the same layout and compile mode.
     """
     places, precisions = runs_of(devices, precision, workload=workload)
     predictions = predict_runs_of(
-        workload,
+        StepKernels(workload, compile_mode=compile_mode, layout=layout),
         devices=[devices[place] for place in places],
         precisions=precisions,
         efficiencies=efficiencies,
         batches=batches,
-        layout=layout,
-        compile_mode=compile_mode,
         anchors=anchors,
-        step_kernels=step_kernels,
     )
     if loader_s_per_sample is not None:
         predictions = with_loader(predictions, loader_s_per_sample=loader_s_per_sample, loader_workers=loader_workers)
@@ -86,35 +59,36 @@ def predict(
 
 
 def predict_runs_of(
-    workload: Workload,
+    step_kernels: StepKernels,
     *,
     devices: Sequence[Device],
     precisions: Sequence[Precision | None],
     efficiencies: Sequence[Efficiency],
     batches: IndexArray,
-    layout: Layout = "nchw",
-    compile_mode: CompileMode = "eager",
     anchors: Sequence[Anchor] = (),
-    step_kernels: StepKernels | None = None,
 ) -> Predictions:
     """Predict one step on every device in the precision of the same place, as `predict` does; None: do not predict.
 
-    Devices of one kind and precision run the same kernels and are predicted together.
+    Devices of one kind and precision run the same kernels and are predicted together. `step_kernels` may be reused by
+    several predictions.
     """
+    workload = step_kernels.workload
     runs_on = {kind: has_kernels(workload, kind) for kind in get_args(DeviceKind)}
     precisions = tuple(
         precision if runs_on[device.kind] and _is_measured(workload, device, precision) else None
         for device, precision in zip(devices, precisions, strict=True)
     )
     shape = (len(devices), len(batches))
-    step_s, low_s, high_s, log_spread, own_log_spread, host_log_spread = (np.full(shape, np.inf) for _ in range(6))
-    bound = np.zeros(shape, dtype=np.intp)
-    part_ratio = np.zeros((len(PARTS), *shape))
-    uses: dict[str, Any] = {name: np.zeros(shape) for name in USES}
+    found: dict[str, Any] = {
+        **{name: np.full(shape, np.inf) for name in ("step_s", "step_low_s", "step_high_s")},
+        **{name: np.full(shape, np.inf) for name in ("log_spread", "own_log_spread", "host_log_spread")},
+        "bound": np.zeros(shape, dtype=np.intp),
+        "part_ratio": np.zeros((len(PARTS), *shape)),
+        **{name: np.zeros(shape) for name in USES},
+    }
     peak_bytes, least_bytes, most_bytes = (np.full(shape, np.inf) for _ in range(3))
     time_sources: list[TimeSource] = ["datasheet"] * len(devices)
     float_batches = batches.astype(np.float64)
-    step_kernels = step_kernels or StepKernels(workload, compile_mode=compile_mode)
     fits = _efficiencies_of(devices, precisions, efficiencies=efficiencies)
     plain_fits_of = _efficiencies_of(
         devices,
@@ -133,15 +107,9 @@ def predict_runs_of(
                 devices=group,
                 efficiencies=group_fits,
                 plain_efficiencies=plain_fits or None,
-                layout=layout,
             )
-            step_s[some], low_s[some], high_s[some] = times.mid_s, times.low_s, times.high_s
-            log_spread[some], own_log_spread[some] = times.log_spread, times.own_log_spread
-            host_log_spread[some] = times.host_log_spread
-            bound[some] = times.bound
-            part_ratio[:, some] = times.part_ratio
-            for name, ratio in uses.items():
-                ratio[some] = getattr(times, name)
+            for name, values in found.items():
+                values[..., some, :] = getattr(times, name)
         memory = step_memory(workload, batches=float_batches, width=width_of(used, workload), kind=kind).total
         peak_bytes[members], least_bytes[members], most_bytes[members] = memory.mid, memory.low, memory.high
         for index in members:
@@ -153,27 +121,19 @@ def predict_runs_of(
     memory_bytes = np.array([device.memory_bytes for device in devices])[:, np.newaxis]
     predictions = Predictions(
         devices=tuple(devices),
-        precisions=_by_batch(precisions, len(batches)),
-        time_sources=_by_batch(time_sources, len(batches)),
-        compile=compile_mode,
+        precisions=by_batch(precisions, len(batches)),
+        time_sources=by_batch(time_sources, len(batches)),
+        compile=step_kernels.compile_mode,
         batches=batches,
-        step_s=step_s,
-        step_low_s=low_s,
-        step_high_s=high_s,
-        log_spread=log_spread,
-        own_log_spread=own_log_spread,
-        host_log_spread=host_log_spread,
-        bound=bound,
         peak_memory_bytes=peak_bytes,
         fits=peak_bytes <= memory_bytes,
         is_tight=(least_bytes <= memory_bytes) & (most_bytes > memory_bytes),
-        part_ratio=part_ratio,
-        **uses,
+        **found,
     )
     return anchored(predictions, anchors) if anchors else predictions
 
 
-def _by_batch(names: Sequence[str | None], batch_count: int) -> NameArray:
+def by_batch(names: Sequence[str | None], batch_count: int) -> NameArray:
     """Return the name of each device at every batch size, (devices, batches)."""
     return np.repeat(np.array(names, dtype=np.object_)[:, np.newaxis], batch_count, axis=1)
 

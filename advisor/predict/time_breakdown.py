@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -38,8 +38,6 @@ EXCHANGE = "(between GPUs)"
 FIRST = "(first dispatch)"
 """The group of the time until a GPU starts its first kernel."""
 _RECURRENT_OPS = ("rnn", "rnn_backward")
-
-
 _SUMMED = ("kernels_s", "compute_s", "memory_s", "launch_s", "dispatch_s", "flops", "moved_bytes", "roofline_s")
 """The figures of rows that groups add up, named as in `ExplainedGroup`."""
 
@@ -106,14 +104,7 @@ def explain_step(
         predicted=predicted,
     )
     return ExplainedStep(
-        batch=predicted.batch,
-        precision=predicted.precision,
-        step_s=predicted.step_s,
-        bound=predicted.bound,
-        time_source=predicted.time_source,
-        loading_s=predicted.loading_s,
-        plan=predicted.plan,
-        exchange_s=predicted.exchange_s,
+        **{field.name: getattr(predicted, field.name) for field in fields(PredictedStep)},
         name=name,
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=device_count),
         core_count=device.core_count,
@@ -197,13 +188,12 @@ def _row_figures(
 ) -> tuple[Mapping[str, FloatArray], FloatArray]:
     """Return the figures of all calls of each row, (rows,) each, and their FLOP by unit, (units, rows)."""
     precision = predicted.precision
-    kernels = lower(counts, kind=device.kind, precision=precision)
+    kernels = lower(counts, kind=device.kind, precision=precision, layout=layout)
     rates = rates_by_kernel(
         kernels,
         devices=[device],
         efficiencies=[efficiency],
         plain_efficiencies=None if plain_efficiency is None else [plain_efficiency],
-        layout=layout,
     )
     times = kernel_times(kernels, rates)
     dispatch_s, roofline_s = np.zeros(row_count), np.zeros(row_count)

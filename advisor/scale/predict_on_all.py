@@ -156,19 +156,16 @@ def _predictor(
     options: Options,
     anchors: Sequence[Anchor],
 ) -> _PredictSome:
-    step_kernels = StepKernels(workload, compile_mode=options.compile)
+    step_kernels = StepKernels(workload, compile_mode=options.compile, layout=options.layout)
 
     def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
         return predict_runs_of(
-            workload,
+            step_kernels,
             devices=[devices[index] for index in some],
             precisions=[precisions[index] for index in some],
             efficiencies=efficiencies,
             batches=sizes,
-            layout=options.layout,
-            compile_mode=options.compile,
             anchors=anchors,
-            step_kernels=step_kernels,
         )
 
     return predict_at

@@ -103,7 +103,7 @@ def timed_by(
                 precision=precision,
                 batch=1,
                 workload=workload_to_json(program),
-                step_s=float(times.mid_s[0, 0]),
+                step_s=float(times.step_s[0, 0]),
                 iqr_ratio=iqr_ratio,
             )
         )

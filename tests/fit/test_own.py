@@ -14,7 +14,6 @@ def step(model: str, *, measured_s: float, flops: float = 0.0, data_bytes: float
         kernels=kernels(flops=[[flops]], data_bytes=[[data_bytes]]),
         device=device(),
         efficiency=efficiency(),
-        layout="nchw",
         measured_s=measured_s,
     )
 

@@ -14,7 +14,7 @@ from advisor.ops.registry import formulas
 from advisor.predict.efficiency import BY_TOKEN, known_families, precision_class
 from advisor.predict.kernel_time import TERMS, UNITS, Kernels
 from advisor.predict.roofline import step_times
-from advisor.records.device import Device, DeviceKind, Layout, Precision
+from advisor.records.device import Device, DeviceKind, Precision
 from tests.predict.toys import device, kernels
 
 FAMILIES = sorted({*known_families(), *(one.family for one in formulas())})
@@ -67,7 +67,7 @@ def one_kernel(family: str, unit: int, dispatched: str, random: np.random.Genera
     )
 
 
-def steps_of(family: str, kind: DeviceKind, layout: Layout) -> list[MeasuredStep]:
+def steps_of(family: str, kind: DeviceKind) -> list[MeasuredStep]:
     """On two devices, in every phase and at every precision, on every unit."""
     random = np.random.default_rng(len(family))
     devices = [a_device(kind, "small"), a_device(kind, "large", core_count=60, memory_bytes_per_s=9e11)]
@@ -76,7 +76,6 @@ def steps_of(family: str, kind: DeviceKind, layout: Layout) -> list[MeasuredStep
             kernels=one_kernel(family, unit, dispatched, random),
             device=one,
             precision=precision,
-            is_nchw=layout == "nchw",
             group=("toy", one.id),
             measured_s=1.0,
             copied_bytes=1e6,
@@ -88,11 +87,10 @@ def steps_of(family: str, kind: DeviceKind, layout: Layout) -> list[MeasuredStep
     ]
 
 
-@pytest.mark.parametrize("layout", get_args(Layout))
 @pytest.mark.parametrize("kind", get_args(DeviceKind))
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: DeviceKind, layout: Layout) -> None:
-    steps = [replace(step, copied_bytes=0.0) for step in steps_of(family, kind, layout)]
+def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: DeviceKind) -> None:
+    steps = [replace(step, copied_bytes=0.0) for step in steps_of(family, kind)]
     sample = sample_of(steps)
     fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
     random = np.random.default_rng(len(family))
@@ -105,8 +103,7 @@ def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: De
             kind=kind,
             devices=[fit.device(logs, sample.devices.index(step.device))],
             efficiencies=[fit.efficiency(logs, step.precision)],
-            layout=layout,
-        ).mid_s[0, 0]
+        ).step_s[0, 0]
         for step in steps
     ]
     assert fit.seconds(logs) == pytest.approx(predicted_s, rel=1e-9)
@@ -114,20 +111,19 @@ def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: De
 
 @pytest.mark.parametrize("kind", get_args(DeviceKind))
 def test_every_coefficient_of_a_fit_changes_steps(kind: DeviceKind) -> None:
-    """From its start to one of its bounds, in some layout."""
+    """From its start to one of its bounds."""
     changing: set[tuple[str, ...]] = set()
     endless = {name: np.array([[1e9]]) for name in ("groups", "m", "n", "k")}
-    for layout in get_args(Layout):
-        steps = [step for family in ("conv", "conv_backward") for step in steps_of(family, kind, layout)]
-        steps += [replace(step, kernels=replace(step.kernels, **endless)) for step in steps_of("norm", kind, layout)]
-        sample = sample_of(steps)
-        fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
-        before = starts(fit.coefficients)
-        step_s = fit.seconds(before)
-        for one in fit.coefficients:
-            for bound in {one.prior.low, one.prior.high} - {one.prior.start}:
-                if (fit.seconds(fit.with_value(before, bound, *one.name)) != step_s).any():
-                    changing.add(one.name)
+    steps = [step for family in ("conv", "conv_backward") for step in steps_of(family, kind)]
+    steps += [replace(step, kernels=replace(step.kernels, **endless)) for step in steps_of("norm", kind)]
+    sample = sample_of(steps)
+    fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
+    before = starts(fit.coefficients)
+    step_s = fit.seconds(before)
+    for one in fit.coefficients:
+        for bound in {one.prior.low, one.prior.high} - {one.prior.start}:
+            if (fit.seconds(fit.with_value(before, bound, *one.name)) != step_s).any():
+                changing.add(one.name)
     assert changing == {one.name for one in fit.coefficients}
 
 

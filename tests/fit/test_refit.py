@@ -36,7 +36,7 @@ def test_transformers_on_two_gpus_fitted_alone_are_predicted_as_with_the_shipped
             kind="gpu",
             devices=[step.device],
             efficiencies=[efficiency_of(step.device, precision="fp32", efficiencies=shipped)],
-        ).mid_s[0, 0]
+        ).step_s[0, 0]
         for step in steps
     ]
     assert len(steps) == 18

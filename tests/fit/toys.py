@@ -32,7 +32,7 @@ def steps_of(truth: Efficiency = TRUE) -> list[MeasuredStep]:
             kernels = lower(counts, kind="gpu", precision="fp32")
             for one in DEVICES:
                 times = step_times(kernels, kind="gpu", devices=[one], efficiencies=[truth])
-                steps.append(measured(kernels, one, float(times.mid_s[0, 0])))
+                steps.append(measured(kernels, one, float(times.step_s[0, 0])))
     return steps
 
 
@@ -41,7 +41,6 @@ def measured(kernels: object, one: Device, measured_s: float) -> MeasuredStep:
         kernels=kernels,  # type: ignore[arg-type]
         device=one,
         precision="fp32",
-        is_nchw=True,
         group=("toy", one.id),
         measured_s=measured_s,
     )

@@ -14,7 +14,7 @@ from advisor.predict.kernel_time import UNITS, kernel_times
 from advisor.predict.precision import resolve_precision
 from advisor.predict.rates import used_unit
 from advisor.predict.roofline import rates_by_kernel
-from advisor.records.device import Device, DeviceKind, Layout
+from advisor.records.device import Device, DeviceKind
 from advisor.records.options import PrecisionChoice
 from tests.predict.toys import kernels
 
@@ -38,10 +38,9 @@ def shipped(kind: DeviceKind) -> list[Device]:
     return found
 
 
-@pytest.mark.parametrize("layout", get_args(Layout))
 @pytest.mark.parametrize("choice", get_args(PrecisionChoice))
 @pytest.mark.parametrize("kind", get_args(DeviceKind))
-def test_no_kernel_exceeds_the_peak_or_the_bandwidth(kind: DeviceKind, choice: PrecisionChoice, layout: Layout) -> None:
+def test_no_kernel_exceeds_the_peak_or_the_bandwidth(kind: DeviceKind, choice: PrecisionChoice) -> None:
     for device in shipped(kind):
         precision = resolve_precision(choice, device)
         if precision is None:
@@ -56,9 +55,8 @@ def test_no_kernel_exceeds_the_peak_or_the_bandwidth(kind: DeviceKind, choice: P
             unit=np.tile(np.repeat(units, len(FAMILIES)), 2),
         )
         efficiency = efficiency_of(device, precision=precision, efficiencies=CATALOG.efficiencies)
-        times = kernel_times(
-            toy, rates_by_kernel(toy, devices=[device], efficiencies=[efficiency], layout=layout)
-        ).total_s[0, :, 0]
+        rates = rates_by_kernel(toy, devices=[device], efficiencies=[efficiency])
+        times = kernel_times(toy, rates).total_s[0, :, 0]
         clock_ratio = MOST_CLOCK_RATIO if device.exceeds_rated_clock else 1.0
         peaks = [device.peak_flops_per_s[used_unit(device, UNITS[index])] for index in toy.unit[:count]]
         measured_ratio = max(1.0, device.sustained_compute_ratio)  # where the datasheet understates

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from advisor.predict.kernel_time import (
     LOAD_S,
-    NHWC_COPY_RATIO,
     TERMS,
     Kernels,
     KernelTimes,
@@ -32,7 +31,7 @@ def rates(**changes: Any) -> Rates:
     values: dict[str, Any] = {
         "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "narrow_bytes_per_s": 0.0, "cache_bytes": 0.0,
         "cache_bytes_per_s": 400.0, "core_count": 4.0, "full_core_count": 4.0, "lone_block_ratio": 1.0,
-        "core_bytes_per_s": np.inf, "direct_flops_per_s": np.inf, "reread_ratio": 1.0, "is_nchw": True, "launch_s": 0.0,
+        "core_bytes_per_s": np.inf, "direct_flops_per_s": np.inf, "reread_ratio": 1.0, "launch_s": 0.0,
         "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0,
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0,
         "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0,
@@ -69,7 +68,7 @@ def test_what_is_read_over_and_over_comes_from_the_nearest_cache_that_holds_its_
 
 
 def test_a_call_into_a_library_takes_time_beside_its_launch() -> None:
-    calls = kernels(flops=[[0.0]], data_bytes=[[0.0]], launches=np.array([[2.0]]), nchw_library_calls=np.array([[1.0]]))
+    calls = kernels(flops=[[0.0]], data_bytes=[[0.0]], launches=np.array([[2.0]]), library_calls=np.array([[1.0]]))
     assert total_s(calls, rates(launch_s=0.25, library_s=3.0)) == pytest.approx(2 * 0.25 + 3.0)
 
 
@@ -79,7 +78,7 @@ def test_threads_that_start_and_end_together_take_time_beside_the_launch() -> No
 
 
 def test_a_loop_over_elements_is_shared_by_the_cores_unless_it_is_serial() -> None:
-    loop = kernels(flops=[[100.0]], data_bytes=[[0.0]], nchw_scalar_cycles=np.array([[80.0]]))
+    loop = kernels(flops=[[100.0]], data_bytes=[[0.0]], scalar_cycles=np.array([[80.0]]))
     assert total_s(loop, rates(cycle_s=0.5)) == pytest.approx(1.0 + 80 * 0.5 / 4)
     strided = kernels(flops=[[100.0]], data_bytes=[[0.0]], strided_numel=np.array([[20.0]]))
     assert total_s(strided, rates(cycle_s=0.5, strided_cycles=4.0)) == total_s(loop, rates(cycle_s=0.5))
@@ -99,34 +98,25 @@ def test_few_threads_wait_for_what_they_load_where_memory_would_not_be_busy() ->
 
     assert total_s(upsampling(waiting_s=5.0), rates()) == pytest.approx(5.0)
     assert total_s(upsampling(waiting_s=1.0), rates()) == pytest.approx(3.0)
-    assert total_s(upsampling(waiting_s=5.0), rates(is_nchw=False)) == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize(("layout", "ratio"), [("nchw", 1.0), ("nhwc", NHWC_COPY_RATIO)])
-def test_a_copy_reads_and_writes_and_takes_longer_than_others_channels_last(layout: str, ratio: float) -> None:
-    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], **{f"{layout}_copied_bytes": np.array([[100.0]])})
-    assert total_s(norm, rates(is_nchw=layout == "nchw")) == pytest.approx(3.0 + ratio * 2.0)
-    assert total_s(norm, rates(is_nchw=layout == "nhwc")) == pytest.approx(3.0)
+def test_a_copy_to_another_layout_reads_and_writes() -> None:
+    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], copied_bytes=np.array([[100.0]]))
+    assert total_s(norm, rates()) == pytest.approx(3.0 + 2.0)
 
 
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_a_direct_kernel_computes_at_its_own_rate_in_the_layouts_that_have_no_other(layout: str) -> None:
-    direct = kernels(flops=[[100.0]], data_bytes=[[0.0]], **{f"{layout}_direct_flops": np.array([[50.0]])})
-    assert total_s(direct, rates(direct_flops_per_s=5.0, is_nchw=layout == "nchw")) == pytest.approx(10.0)
-    assert total_s(direct, rates(direct_flops_per_s=5.0, is_nchw=layout == "nhwc")) == pytest.approx(1.0)
+def test_a_direct_kernel_computes_at_its_own_rate() -> None:
+    direct = kernels(flops=[[100.0]], data_bytes=[[0.0]], direct_flops=np.array([[50.0]]))
+    assert total_s(direct, rates(direct_flops_per_s=5.0)) == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_a_function_computes_as_much_longer_as_its_flop_take(layout: str) -> None:
-    def function(ratio: float) -> Kernels:
-        return kernels(flops=[[100.0]], data_bytes=[[0.0]], **{f"{layout}_flop_ratio": np.array([[ratio]])})
-
-    assert total_s(function(10.0), rates(is_nchw=layout == "nchw")) == pytest.approx(10.0)
-    assert total_s(function(10.0), rates(is_nchw=layout == "nhwc")) == pytest.approx(1.0)
+def test_a_function_computes_as_much_longer_as_its_flop_take() -> None:
+    function = kernels(flops=[[100.0]], data_bytes=[[0.0]], flop_ratio=np.array([[10.0]]))
+    assert total_s(function, rates()) == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize("name", TERMS_OF_CALLS)
-def test_every_term_of_a_call_changes_its_time_in_some_layout(name: str) -> None:
+def test_every_term_of_a_call_changes_its_time(name: str) -> None:
     """A product of 128 or more in each dimension, whose work is small: a length of 1 and any other 1e12 differ."""
     ratios = ("reread_ratio", "transposed_ratio", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio")
     seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "cycle_s": 1.0, "strided_cycles": 1.0}
@@ -143,8 +133,8 @@ def test_every_term_of_a_call_changes_its_time_in_some_layout(name: str) -> None
     )
     value = 1.0 if term.default == 1e9 else 1e12
     changed = replace(plain, **{name: np.full_like(getattr(plain, name), value)})
-    layouts = [rates(is_nchw=is_nchw, **dict.fromkeys(ratios, 0.5), **seconds, **ramps) for is_nchw in (True, False)]
-    assert any(total_s(changed, at) != total_s(plain, at) for at in layouts)
+    at = rates(**dict.fromkeys(ratios, 0.5), **seconds, **ramps)
+    assert total_s(changed, at) != total_s(plain, at)
 
 
 def total_s(work: Kernels, at: Rates) -> float:

@@ -1,15 +1,15 @@
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from advisor.ops.registry import CHANNELS_LAST
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.predict.kernel_time import UNITS, Kernels
 from advisor.predict.lowering import StepKernels, lower
 from advisor.predict.precision import width_of
 from advisor.predict.row_work import count_rows, is_constant
-from advisor.records.device import CompileMode, DeviceKind, Precision
+from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
 from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray
 from advisor.records.workload import Operand, Row, Workload
@@ -24,12 +24,13 @@ def lowered(
     kind: DeviceKind = "gpu",
     precision: Precision = "fp32",
     compile_mode: CompileMode = "eager",
+    layout: Layout = "nchw",
     batches: FloatArray | None = None,
 ) -> Kernels:
     counts = count_rows(
         toy, batches=BATCHES if batches is None else batches, width=width_of(precision), compile_mode=compile_mode
     )
-    return lower(counts, kind=kind, precision=precision)
+    return lower(counts, kind=kind, precision=precision, layout=layout)
 
 
 def moved_bytes(toy: Workload, *, precision: Precision = "fp32", compile_mode: CompileMode = "eager") -> list[float]:
@@ -201,8 +202,11 @@ def test_images_may_be_transposed_for_convolutions_in_half(precision: Precision,
 def test_images_that_come_channels_last_are_not_transposed() -> None:
     plain = conv_row()
     channels_last = replace(plain, attributes={**plain.attributes, CHANNELS_LAST: True})
-    kernels = lowered(workload(channels_last), precision="fp16")
-    assert not kernels.transposed_bytes.any()
+    assert not lowered(workload(channels_last), precision="fp16").transposed_bytes.any()
+    for kind in get_args(DeviceKind):
+        kernels = lowered(workload(plain), kind=kind, precision="fp16", layout="nhwc")
+        assert not kernels.transposed_bytes.any()
+        assert not kernels.strided_numel.any()
 
 
 def test_depthwise_convolutions_transpose_nothing() -> None:
@@ -229,8 +233,7 @@ def test_a_cpu_calls_a_library_for_convolutions_and_in_eager_mode_for_norms_and_
     toy = workload(conv_row(), row("aten.native_layer_norm", (images,), (images,), family="norm"))
 
     def calls(**options: Any) -> list[list[float]]:
-        found = lowered(toy, **options)
-        return [found.nchw_library_calls[:, 0].tolist(), found.nhwc_library_calls[:, 0].tolist()]
+        return [lowered(toy, layout=layout, **options).library_calls[:, 0].tolist() for layout in get_args(Layout)]
 
     assert calls(kind="cpu") == [[1, 1], [0.67, 1]]
     assert calls(kind="cpu", compile_mode="compile") == [[0.67, 0], [0.67, 0]]
@@ -300,12 +303,13 @@ def test_pools_take_a_cpu_one_element_after_the_other_unless_they_are_compiled()
     toy = workload(pool)
     kernels = lowered(toy, kind="cpu", batches=np.array([1.0, 2.0]))
     # 11 cycles for each of 2 x 2 elements of 8 x 4 x 4 windows per sample; channels-last images take vectors.
-    assert (kernels.nchw_scalar_cycles.tolist(), kernels.nhwc_scalar_cycles.any()) == ([[5632, 11264]], False)
+    assert kernels.scalar_cycles.tolist() == [[5632, 11264]]
+    assert not lowered(toy, kind="cpu", layout="nhwc").scalar_cycles.any()
     last = workload(replace(pool, attributes=pool.attributes | {CHANNELS_LAST: True}))
     for other in (last, toy):
         mode: CompileMode = "eager" if other is last else "compile"
-        assert not lowered(other, kind="cpu", compile_mode=mode).nchw_scalar_cycles.any()
-    assert not lowered(toy, kind="gpu").nchw_scalar_cycles.any()
+        assert not lowered(other, kind="cpu", compile_mode=mode).scalar_cycles.any()
+    assert not lowered(toy, kind="gpu").scalar_cycles.any()
 
 
 def test_a_fused_function_costs_less_than_the_same_by_itself_and_an_addition_next_to_nothing() -> None:
@@ -313,7 +317,7 @@ def test_a_fused_function_costs_less_than_the_same_by_itself_and_an_addition_nex
 
     def flop_ratio(op: str, mode: CompileMode) -> float:
         toy = workload(row(op, (data,), (data,), family="pointwise"))
-        return float(lowered(toy, kind="cpu", compile_mode=mode).nchw_flop_ratio[0, 0])
+        return float(lowered(toy, kind="cpu", compile_mode=mode).flop_ratio[0, 0])
 
     assert (flop_ratio("aten.add", "eager"), flop_ratio("aten.add", "compile")) == (1, pytest.approx(0.1))
     assert flop_ratio("aten.gelu", "eager") - flop_ratio("aten.gelu", "compile") == pytest.approx(0.9)
@@ -367,9 +371,10 @@ def test_only_3_x_3_convolutions_have_a_winograd_algorithm() -> None:
 
 
 def test_gradients_of_weights_alone_may_need_the_direct_kernel() -> None:
-    kernels = lowered(workload(backward_conv_row(inputs=128, outputs=128, groups=2, size=3)))
-    assert not kernels.nchw_direct_flops.any()
-    assert kernels.nhwc_direct_flops.tolist() == [[0, 0], kernels.flops[1].tolist()]
+    toy = workload(backward_conv_row(inputs=128, outputs=128, groups=2, size=3))
+    assert not lowered(toy).direct_flops.any()
+    kernels = lowered(toy, layout="nhwc")
+    assert kernels.direct_flops.tolist() == [[0, 0], kernels.flops[1].tolist()]
 
 
 @pytest.mark.parametrize(
@@ -377,17 +382,19 @@ def test_gradients_of_weights_alone_may_need_the_direct_kernel() -> None:
     [("gpu", "fp16", (4 / 3, 16 / 9)), ("gpu", "fp32", (1, 1)), ("cpu", "bf16", (1, 1))],
 )
 def test_tensor_cores_alone_fill_tiles(kind: DeviceKind, precision: Precision, ratios: tuple[float, float]) -> None:
-    kernels = lowered(workload(conv_row(inputs=6, outputs=6, groups=2, size=3)), kind=kind, precision=precision)
-    assert (kernels.nchw_flop_ratio[0, 0], kernels.nhwc_flop_ratio[0, 0]) == pytest.approx(ratios)
+    toy = workload(conv_row(inputs=6, outputs=6, groups=2, size=3))
+    found = [lowered(toy, kind=kind, precision=precision, layout=layout) for layout in get_args(Layout)]
+    assert tuple(kernels.flop_ratio[0, 0] for kernels in found) == pytest.approx(ratios)
 
 
 def test_a_depthwise_convolution_runs_as_its_images_come() -> None:
     """7 x 7 is a size that cuDNN's code is written for, but not torch's: channels-last it is no matter of layout."""
     plain = conv_row(inputs=4, outputs=4, groups=4, size=7)
     channels_last = replace(plain, attributes={**plain.attributes, CHANNELS_LAST: True})
-    in_nchw, relaid = lowered(workload(plain)), lowered(workload(channels_last))
-    assert in_nchw.nchw_direct_flops == pytest.approx(0.7 * in_nchw.flops)
-    assert not any(flops.any() for flops in (in_nchw.nhwc_direct_flops, relaid.nchw_direct_flops))
+    in_nchw = lowered(workload(plain))
+    assert in_nchw.direct_flops == pytest.approx(0.7 * in_nchw.flops)
+    assert not lowered(workload(plain), layout="nhwc").direct_flops.any()
+    assert not lowered(workload(channels_last)).direct_flops.any()
 
 
 @pytest.mark.parametrize(
@@ -405,8 +412,27 @@ def test_an_eager_batch_norm_of_halves_need_not_be_read_again(
 ) -> None:
     images = operand((0.0, 1.0), 4, 10, 10, low=True)
     norm = row("aten._native_batch_norm_legit", (images,), (images,), family="norm", attributes={"training": True})
-    kernels = lowered(workload(norm), kind=kind, precision=precision, compile_mode=compile_mode)
+    toy = workload(norm)
+    kernels = lowered(toy, kind=kind, precision=precision, compile_mode=compile_mode, layout="nhwc")
     assert kernels.reread_bytes.tolist() == [[per_sample, 4 * per_sample]]
+    assert not lowered(toy, kind=kind, precision=precision, compile_mode=compile_mode).reread_bytes.any()
+
+
+def test_a_group_norm_copies_channels_last_images_and_a_layer_norm_copies_nchw_images() -> None:
+    """8 x 10 x 10 floats, read and written; a copy of channels-last images takes twice as long."""
+    images = operand((0.0, 1.0), 8, 10, 10)
+    group = row("aten.native_group_norm", (images, operand(8), operand(8)), (images,), family="norm")
+    layer = row("aten.native_layer_norm", (images,), (images,), family="norm", attributes={MADE_CONTIGUOUS: 1})
+    for norm, expected in ((group, [0, 2 * 2 * 3200]), (layer, [3200, 0])):
+        found = [lowered(workload(norm), layout=layout).copied_bytes[0, 0] for layout in get_args(Layout)]
+        assert found == expected
+
+
+def test_threads_go_through_all_images_of_an_interpolation_in_nchw_alone() -> None:
+    small, large = operand((0.0, 1.0), 8, 7, 7), operand((0.0, 1.0), 8, 14, 14)
+    toy = workload(row("aten.upsample_bilinear2d", (small,), (large,), family="interpolate"))
+    assert lowered(toy).sequential_loads.tolist() == [[8, 32]]
+    assert not lowered(toy, layout="nhwc").sequential_loads.any()
 
 
 def test_in_a_trace_of_one_batch_what_varies_is_no_parameter() -> None:
@@ -517,7 +543,7 @@ def test_a_compiled_average_takes_a_cpu_the_flop_of_a_fused_addition_and_no_less
     images, result = operand((0.0, 1.0), 8, 16, 16), operand((0.0, 1.0), 8, 8, 8)
     pool = row("aten.avg_pool2d", (images,), (result,), family="pool", attributes={"kernel_size": (2, 2)})
     compiled = lowered(workload(pool), kind="cpu", compile_mode="compile")
-    assert compiled.nchw_flop_ratio.tolist() == [[0.1, 0.1]]
+    assert compiled.flop_ratio.tolist() == [[0.1, 0.1]]
 
 
 def test_an_encoder_layer_computes_its_linear_layers_on_a_cpus_unit_for_products() -> None:
@@ -543,15 +569,15 @@ def at(step_kernels: StepKernels, *batches: int) -> Kernels:
 
 
 def test_kernels_at_some_of_the_batches_are_those_that_were_lowered_at_these_alone() -> None:
-    shared = StepKernels(TOY, compile_mode="eager")
+    shared = StepKernels(TOY, compile_mode="eager", layout="nchw")
     at(shared, 1, 2, 4)
-    part, alone = at(shared, 1, 4), at(StepKernels(TOY, compile_mode="eager"), 1, 4)
+    part, alone = at(shared, 1, 4), at(StepKernels(TOY, compile_mode="eager", layout="nchw"), 1, 4)
     for field in fields(Kernels):
         assert np.array_equal(getattr(part, field.name), getattr(alone, field.name)), field.name
 
 
 def test_batches_that_were_not_counted_yet_are_counted() -> None:
-    shared = StepKernels(TOY, compile_mode="eager")
+    shared = StepKernels(TOY, compile_mode="eager", layout="nchw")
     at(shared, 1, 2)
     kernels = at(shared, 2, 8)
     # 2 FLOP x 8 in x 16 out = 256 for each sample; the row is called three times.

@@ -7,7 +7,6 @@ import pytest
 
 from advisor.predict.kernel_time import UNITS, Rates
 from advisor.predict.rates import (
-    cache_bytes_per_s,
     join_s,
     launch_s,
     rate_table,
@@ -17,7 +16,7 @@ from advisor.predict.rates import (
     transposed_ratio,
     winograd_speedup,
 )
-from advisor.records.device import Device, Efficiency, Layout
+from advisor.records.device import Device, Efficiency
 from advisor.records.prediction import IndexArray
 from tests.predict.toys import device, efficiency, family
 
@@ -29,28 +28,19 @@ def rates_of(
     families: Sequence[str],
     family: IndexArray,
     unit: IndexArray,
-    layout: Layout,
 ) -> Rates:
     """The rates of every device for every kernel, (devices, kernels, 1) or less."""
     return rate_table(devices, fits, families=families, units=unit.tolist()).at(
         np.arange(len(devices))[:, np.newaxis, np.newaxis],
         family=family[:, np.newaxis],
         unit=unit[:, np.newaxis],
-        is_nchw=np.array(layout == "nchw"),
     )
 
 
-def rates(devices: list[Device], fits: list[Efficiency], *, layout: Layout = "nchw") -> Rates:
+def rates(devices: list[Device], fits: list[Efficiency]) -> Rates:
     """For three kernels: a product in fp16, a copy on the vector units, a product in fp32."""
     units = [UNITS.index(unit) for unit in ("fp16", "vector", "fp32")]
-    return rates_of(
-        devices,
-        fits,
-        families=("copy", "matmul"),
-        family=np.array([1, 0, 1]),
-        unit=np.array(units),
-        layout=layout,
-    )
+    return rates_of(devices, fits, families=("copy", "matmul"), family=np.array([1, 0, 1]), unit=np.array(units))
 
 
 def test_a_device_that_is_not_limited_sustains_its_peak() -> None:
@@ -94,7 +84,7 @@ def test_a_direct_kernel_computes_outside_tensor_cores() -> None:
 
     def rate(one: Device) -> float:
         indices = {"family": np.zeros(1, dtype=np.intp), "unit": np.full(1, UNITS.index("fp16"))}
-        found = rates_of([one], [fit], families=("conv_grouped_backward",), layout="nchw", **indices)
+        found = rates_of([one], [fit], families=("conv_grouped_backward",), **indices)
         return float(found.direct_flops_per_s.flat[0])
 
     assert rate(own) == 0.25e12
@@ -102,16 +92,11 @@ def test_a_direct_kernel_computes_outside_tensor_cores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "layout", "expected"),
-    [
-        ({"vendor": "NVIDIA"}, "nhwc", 0.0),
-        ({"vendor": "NVIDIA"}, "nchw", 1.0),
-        ({"vendor": "AMD"}, "nhwc", 1.0),
-        ({"vendor": "NVIDIA", "kind": "cpu"}, "nhwc", 1.0),
-    ],
+    ("changes", "expected"),
+    [({"vendor": "NVIDIA"}, 0.0), ({"vendor": "AMD"}, 1.0), ({"vendor": "NVIDIA", "kind": "cpu"}, 1.0)],
 )
-def test_cudnn_alone_keeps_what_a_batch_norm_sums(changes: dict[str, Any], layout: Layout, expected: float) -> None:
-    assert rates([device(**changes)], [efficiency()], layout=layout).reread_ratio.flat[0] == expected
+def test_cudnn_alone_keeps_what_a_batch_norm_sums(changes: dict[str, Any], expected: float) -> None:
+    assert rates([device(**changes)], [efficiency()]).reread_ratio.flat[0] == expected
 
 
 def test_narrow_tensor_cores_reach_more_of_their_peak() -> None:
@@ -149,8 +134,8 @@ def test_long_copies_reach_the_share_of_their_kind_of_memory() -> None:
 
 
 def test_a_cache_of_unknown_speed_is_three_times_as_fast_as_memory() -> None:
-    assert cache_bytes_per_s(device(), efficiency()) == 3e11
-    assert cache_bytes_per_s(device(cache_bytes_per_s=5e11), efficiency()) == 5e11
+    devices = [device(), device(cache_bytes_per_s=5e11)]
+    assert rates(devices, [efficiency()] * 2).cache_bytes_per_s.ravel().tolist() == [3e11, 5e11]
 
 
 def test_every_kernel_runs_at_its_familys_share_of_its_own_unit() -> None:
@@ -162,11 +147,10 @@ def test_every_kernel_runs_at_its_familys_share_of_its_own_unit() -> None:
     assert found.flops_per_s.shape == (2, 3, 1)
 
 
-def test_only_nchw_images_are_transposed() -> None:
+def test_every_device_transposes_the_share_of_its_images() -> None:
     fits = [efficiency(nchw_transposed_ratio=0.25), efficiency(nchw_transposed_ratio=0.5)]
     devices = [device(kind="cpu"), device(kind="cpu")]
-    assert rates(devices, fits, layout="nchw").transposed_ratio[:, 0, 0].tolist() == [0.25, 0.5]
-    assert rates(devices, fits, layout="nhwc").transposed_ratio[:, 0, 0].tolist() == [0.0, 0.0]
+    assert rates(devices, fits).transposed_ratio[:, 0, 0].tolist() == [0.25, 0.5]
 
 
 def test_a_gpu_transposes_images_for_tensor_cores_alone() -> None:
@@ -227,7 +211,6 @@ def test_what_a_family_takes_beside_its_work_is_its_own_where_it_was_measured() 
         families=["matmul", "norm"],
         family=np.arange(2),
         unit=np.zeros(2, dtype=np.intp),
-        layout="nchw",
     )
     assert found.launch_s[:, :, 0].tolist() == [[2e-6, 1e-6], [3e-6, 3e-6]]
     assert found.core_bytes_per_s[:, :, 0].tolist() == [[np.inf, 5e9], [np.inf, np.inf]]

@@ -23,7 +23,7 @@ def mid_s(toy: object, *, kind: str = "gpu", own: object = None, fit: object = N
         devices=[own or device(kind=kind)],  # type: ignore[list-item, arg-type]
         efficiencies=[fit or efficiency(kind=kind)],  # type: ignore[list-item, arg-type]
     )
-    return float(times.mid_s[0, 0])
+    return float(times.step_s[0, 0])
 
 
 def test_a_compute_bound_row_takes_its_flops_at_the_peak() -> None:
@@ -56,7 +56,7 @@ def test_the_vectorised_sum_is_the_smooth_maximum_of_every_row() -> None:
     times = step_times(toy, kind="gpu", devices=devices, efficiencies=fits)
     for index, (one, fit) in enumerate(zip(devices, fits, strict=True)):
         rows = smooth_maximum(toy.flops / 1e12, toy.data_bytes / one.memory_bytes_per_s, overlap=fit.overlap_ratio)
-        assert times.mid_s[index] == pytest.approx(rows.sum(axis=0))
+        assert times.step_s[index] == pytest.approx(rows.sum(axis=0))
 
 
 def test_every_launch_takes_its_time_on_the_device() -> None:
@@ -104,7 +104,7 @@ def test_what_the_host_is_off_counts_by_its_share_of_the_step() -> None:
 def test_every_device_has_its_own_rates() -> None:
     toy = kernels(flops=[[1e12]], data_bytes=[[1e11]])
     devices = [device(), device(sustained_compute_ratio=0.5), device(streaming_ratio=0.25)]
-    times = kernel_times(toy, rates_by_kernel(toy, devices=devices, efficiencies=[efficiency()] * 3, layout="nchw"))
+    times = kernel_times(toy, rates_by_kernel(toy, devices=devices, efficiencies=[efficiency()] * 3))
     assert times.compute_s[:, 0, 0].tolist() == [1, 2, 1]
     assert times.memory_s[:, 0, 0].tolist() == [1, 1, 4]
     assert times.total_s[:, 0, 0].tolist() == [1, 2, 4]
@@ -123,7 +123,7 @@ def test_a_slower_host_takes_longer_for_everything_but_the_work() -> None:
         data_bytes=[[0.0]],
         dispatches=np.array([100.0]),
         launches=np.array([[10.0]]),
-        nchw_library_calls=np.array([[2.0]]),
+        library_calls=np.array([[2.0]]),
     )
     fit = efficiency(kind="cpu", dispatch_s=0.005, launch_s=0.01, library_s=0.1)
 
@@ -168,8 +168,8 @@ def test_the_interval_joins_the_devices_error_and_the_families() -> None:
     )
     times = step_times(toy, kind="gpu", devices=[device()], efficiencies=[fit])
     assert times.log_spread[0, 0] == pytest.approx(math.sqrt(0.125))
-    assert times.low_s[0, 0] == pytest.approx(2 * math.exp(-1.645 * math.sqrt(0.125)))
-    assert times.high_s[0, 0] == pytest.approx(2 * math.exp(1.645 * math.sqrt(0.125)))
+    assert times.step_low_s[0, 0] == pytest.approx(2 * math.exp(-1.645 * math.sqrt(0.125)))
+    assert times.step_high_s[0, 0] == pytest.approx(2 * math.exp(1.645 * math.sqrt(0.125)))
 
 
 def test_the_models_own_error_is_on_all_devices_alike() -> None:
@@ -218,7 +218,7 @@ def test_kernels_are_timed_once_for_gpus_that_differ_only_in_their_host(monkeypa
     found = {}
     for kind in ("gpu", "cpu"):
         hosts = [device(kind=kind, host_time_ratio=ratio, host_cpu=name) for ratio, name in ((1.0, "a"), (2.0, "b"))]
-        found[kind] = step_times(step, kind=kind, devices=hosts, efficiencies=[fit, fit]).mid_s[:, 0].tolist()
+        found[kind] = step_times(step, kind=kind, devices=hosts, efficiencies=[fit, fit]).step_s[:, 0].tolist()
     assert timed == [1, 2]
     assert found["gpu"] == [10.0, 20.0]  # the host takes longer than the kernel
 
@@ -228,14 +228,14 @@ def test_a_time_sliced_gpu_may_be_as_fast_as_the_whole_one_but_is_predicted_with
     toy = kernels(flops=[[4e12]], data_bytes=[[0.0]])
     shared = device(peak_flops_per_s={"vector": 2.5e11, "fp32": 2.5e11}, memory_bytes_per_s=2.5e10, time_ratio=0.25)
     times = step_times(toy, kind="gpu", devices=[shared, device()], efficiencies=[efficiency(), efficiency()])
-    assert times.mid_s[:, 0] == pytest.approx([16.0, 4.0])
-    assert times.low_s[:, 0] == pytest.approx([4.0, 4.0])
-    assert times.high_s[:, 0] == pytest.approx([16.0, 4.0])
+    assert times.step_s[:, 0] == pytest.approx([16.0, 4.0])
+    assert times.step_low_s[:, 0] == pytest.approx([4.0, 4.0])
+    assert times.step_high_s[:, 0] == pytest.approx([16.0, 4.0])
 
 
 def test_a_time_sliced_gpu_that_waits_for_its_host_gains_nothing_from_idle_tenants() -> None:
-    toy = kernels(flops=[[1e11]], data_bytes=[[0.0]], dispatches=[1.0])
+    toy = kernels(flops=[[1e11]], data_bytes=[[0.0]], dispatches=np.array([1.0]))
     shared = device(time_ratio=0.5)
     times = step_times(toy, kind="gpu", devices=[shared], efficiencies=[efficiency(dispatch_s=3.0)])
     # 0.1 s of kernels; half a dispatch passes before the kernel starts, and all of it before the next step.
-    assert times.mid_s[0, 0] == times.low_s[0, 0] == pytest.approx(3.0)
+    assert times.step_s[0, 0] == times.step_low_s[0, 0] == pytest.approx(3.0)
