@@ -85,11 +85,9 @@ class Rows:
         precisions = [engine_precision(device, engine, Options(precision="half")) for device in devices]
         rates = device_rates(devices, precisions, engine=engine, efficiencies=catalog.efficiencies)
         flat = DeviceRates(**{one.name: np.ravel(getattr(rates, one.name)) for one in fields(DeviceRates)})
-        ways, generation = first.row.tensor_parallel, first.workload.generation
-        if generation is None:
-            raise ValueError(f"{first.file}:{first.line}: generates nothing")
+        ways = first.row.tensor_parallel
         return Group(
-            model=ServedModel(first.workload, generation),
+            model=ServedModel(first.workload),
             rates=flat,
             fabric=Fabric(gpu_count=ways, inside=_flat(inside_link(devices, ways=ways))) if ways > 1 else None,
             in_flight=np.array([float(run.row.concurrency) for run in runs]),

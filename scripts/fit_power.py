@@ -109,7 +109,7 @@ def served_rows(catalog: Catalog) -> Iterator[Row]:
             raise ValueError(f"{run.file}:{run.line}: no watts or no tokens")
         plan, precision = Plan(tensor=ways), engine_precision(device, generation.engine, Options(precision="half"))
         times = request_times(
-            ServedModel(run.workload, generation),
+            ServedModel(run.workload),
             rates=engine_rates([device], [precision], engine=generation.engine, efficiencies=catalog.efficiencies),
             width="half",
             in_flight=np.array([float(run.row.concurrency)]),

@@ -223,11 +223,9 @@ def _scored(
 
 def _plain_roofline(run: ServedRun, mode: ServedMode) -> tuple[float, float]:
     """Return the time of a whole prompt, or of a decode pass, by the datasheet, and its FLOP; per token for "token"."""
-    generation, row, device = run.workload.generation, run.row, run.device
-    if generation is None:
-        raise ValueError(f"{run.workload.name} generates nothing")
+    row, device = run.row, run.device
     in_flight = np.array([1.0 if mode == "ttft" else float(row.concurrency)])
-    work = ServedModel(run.workload, generation).work("prefill" if mode == "ttft" else "decode", "half", in_flight)
+    work = ServedModel(run.workload).work("prefill" if mode == "ttft" else "decode", "half", in_flight)
     share = row.tensor_parallel * (row.concurrency if mode == "token" else 1)
     flops = float((work.product_flops + work.narrow_flops + work.attention_flops)[0])
     bytes_s = float((work.weight_bytes + work.narrow_bytes + work.cache_bytes)[0]) / device.memory_bytes_per_s

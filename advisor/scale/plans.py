@@ -114,16 +114,14 @@ def members_by_plan(workload: Workload, devices: Sequence[Device], asked: Spread
     for index, device in enumerate(devices):
         key = (device.gpu_count, device.network_bytes_per_s is not None)
         if key not in plans:
-            plans[key] = list(_plans(workload, gpu_count=key[0], has_network=key[1], asked=asked))
+            plans[key] = [
+                plan
+                for machines, used in used_together(key[0], has_network=key[1], asked=asked)
+                for plan in plans_of(workload, gpu_count=used, machines=machines, asked=asked)
+            ]
         for plan in plans[key]:
             members.setdefault(plan, []).append(index)
     return members
-
-
-def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spreading) -> Iterator[Plan]:
-    """Yield every plan for one or more machines with `gpu_count` GPUs each."""
-    for machines, used in used_together(gpu_count, has_network=has_network, asked=asked):
-        yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
 
 
 def used_together(gpu_count: int, *, has_network: bool, asked: Spreading) -> Iterator[tuple[int, int]]:
@@ -134,11 +132,12 @@ def used_together(gpu_count: int, *, has_network: bool, asked: Spreading) -> Ite
                 yield machines, used
 
 
-def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> bool:
+def runs_as_it_is(device: Device, *, asked: Spreading) -> bool:
     """Return whether one device runs the whole step in one pass, and the user requested nothing else."""
+    has_network = device.network_bytes_per_s is not None
     return (
         (asked.gpus is None and asked.accumulate == 1 and not asked.checkpoint_activations)
-        and gpu_counts(gpu_count, asked=asked) == [1]
+        and gpu_counts(device.gpu_count, asked=asked) == [1]
         and machine_counts(has_network=has_network, asked=asked) == [1]
     )
 

@@ -21,7 +21,7 @@ from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
-from advisor.scale.lateness import lateness_of, served_lateness
+from advisor.scale.lateness import lateness_of
 from advisor.scale.plans import machine_counts, runs_as_it_is
 from advisor.scale.served import predict_served
 from advisor.scale.spread_out import IndivisibleBatchError, spread_out
@@ -48,6 +48,7 @@ def predict_on_all(
 
     `start_up_s`, (devices,), is the part of a deadline that start-up takes. `family_of` is as in `predict_served`.
     """
+    start_up_s = np.broadcast_to(start_up_s, len(devices))
     if workload.generation is not None:
         return predict_served(
             workload,
@@ -56,18 +57,17 @@ def predict_on_all(
             batches=batches,
             options=options,
             asked=spreading_of(options, is_served=True),
-            lateness=served_lateness(job, batches, start_up_s=start_up_s),
+            lateness=lateness_of(job, batches, start_up_s=start_up_s),
             family_of=family_of,
         )
     places, precisions = runs_of(devices, options.precision, workload=workload)
     devices = [devices[place] for place in places]
-    start_up_s = start_up_s[places] if isinstance(start_up_s, np.ndarray) else start_up_s
     predict_at = _predictor(
         workload, devices=devices, precisions=precisions, efficiencies=efficiencies, options=options, anchors=anchors
     )
     asked = spreading_of(options)
-    alone = _as_they_are(devices, asked)
-    several = sorted(set(range(len(devices))).difference(alone))
+    is_alone = [runs_as_it_is(device, asked=asked) for device in devices]
+    alone, several = np.flatnonzero(is_alone).tolist(), np.flatnonzero(np.logical_not(is_alone)).tolist()
     shared = [devices[index] for index in several]
     parts = []
     if several:
@@ -77,7 +77,7 @@ def predict_on_all(
             batches=batches,
             predict_at=lambda sizes: predict_at(sizes, several),
             asked=asked,
-            lateness=lateness_of(job, batches, rows=several, start_up_s=start_up_s),
+            lateness=lateness_of(job, batches, start_up_s=start_up_s[places[several]]),
             by_cost=job.objective in ("cost", "co2"),
         )
         parts.append((several, spread))
@@ -177,13 +177,6 @@ def _with_loader(predictions: Predictions, options: Options) -> Predictions:
     return with_loader(
         predictions, loader_s_per_sample=options.loader_s_per_sample, loader_workers=options.loader_workers
     )
-
-
-def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
-    """Return the indices of the devices that run the step alone."""
-    machines = [(device.gpu_count, device.network_bytes_per_s is not None) for device in devices]
-    is_alone = {one: runs_as_it_is(gpu_count=one[0], has_network=one[1], asked=asked) for one in set(machines)}
-    return [index for index, one in enumerate(machines) if is_alone[one]]
 
 
 def plan_gpus(options: Options) -> int:

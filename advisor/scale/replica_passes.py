@@ -1,33 +1,20 @@
 """Predicts the passes of one replica of a served language model, from which its queue is simulated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from advisor.predict.precision import Width
-from advisor.predict.served_pass import EngineRates
-from advisor.records.engine import BatchLimits
 from advisor.records.prediction import EXACT_PARTS, EnginePasses, FloatArray, IndexArray
+from advisor.scale.best_plans import BestPlans
 from advisor.scale.links import fabric_of
 from advisor.scale.request_times import chunk_count, passes
-from advisor.scale.served_best import Best
+from advisor.scale.served_best import Replicas
 from advisor.scale.served_model import ServedModel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Replicas:
-    """Devices, by index, whose replicas share the width, limits and rates from which their passes are computed."""
-
-    members: Sequence[int]
-    width: Width
-    limits: BatchLimits
-    rates: EngineRates
-
-
 def passes_at(
-    model: ServedModel, best: Best, replicas: Sequence[Replicas], devices: IndexArray, batches: IndexArray
+    model: ServedModel, best: BestPlans, replicas: Sequence[Replicas], devices: IndexArray, batches: IndexArray
 ) -> EnginePasses:
     """Return the passes of a replica on these devices, under the best plans for these batches, both by index."""
     plans, in_flight = best.plan[devices, batches], best.batches[batches]
@@ -38,11 +25,12 @@ def passes_at(
         chunks = chunk_count(model.generation, budget)
         part_tokens, verified = model.generation.new_tokens / chunks, 1 + model.generation.draft_tokens
         most_parts = max(1, int(budget // part_tokens))
-        place = np.full(len(best.devices), -1)
+        place = np.full(len(best.plan), -1)
         place[list(group.members)] = range(len(group.members))
         for number in np.unique(plans[place[devices] >= 0]):
             at = np.flatnonzero((place[devices] >= 0) & (plans == number))
-            plan, rates = best.plans[number], group.rates.of(place[devices[at]])
+            plan, own = best.plans[number], place[devices[at]]
+            rates = group.rates.of(own)
             parallel = plan.pipeline * plan.expert
             pass_of = passes(
                 model,
@@ -50,7 +38,7 @@ def passes_at(
                 width=group.width,
                 group=np.maximum(decoding / parallel, 1.0),
                 plan=plan,
-                fabric=fabric_of([best.devices[one] for one in devices[at]], plan) if plan.gpu_count > 1 else None,
+                fabric=fabric_of([group.devices[one] for one in own], plan) if plan.gpu_count > 1 else None,
                 chunks=chunks,
             )
             tokens = np.where(decoding > 0, np.maximum(decoding / parallel, 1.0), 0.0)

@@ -1,6 +1,6 @@
 """Predicts the requests of a language model in service on every device, under the best plan over its GPUs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from advisor.records.options import Options
 from advisor.records.prediction import FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan, Spreading
 from advisor.records.workload import Workload
+from advisor.scale.best_plans import BestPlans, Lateness, never_late
 from advisor.scale.links import fabric_of
 from advisor.scale.plans import divides_heads, served_plans, used_together
-from advisor.scale.replica_passes import Replicas, passes_at
+from advisor.scale.replica_passes import passes_at
 from advisor.scale.request_times import request_times
-from advisor.scale.served_best import Best, Lateness, offered
+from advisor.scale.served_best import Replicas, no_figures, offer, predictions_of
 from advisor.scale.served_model import ServedModel
 
 _LARGEST = 4096
@@ -34,7 +35,7 @@ def predict_served(
     batches: IndexArray,
     options: Options,
     asked: Spreading,
-    lateness: Lateness | None = None,
+    lateness: Lateness = never_late,
     family_of: Callable[[Plan], tuple[int, ...]] = lambda plan: (),
 ) -> Predictions:
     """Predict the requests in flight on each device at each concurrency, under the plan that answers most of them.
@@ -42,10 +43,8 @@ def predict_served(
     Plans that fit and keep the time limits come first. Plans of different families, which `family_of` orders, are not
     compared: the result has all batches once for each family. Raises `UsageError` if no machine can run what was asked.
     """
-    generation = workload.generation
-    if generation is None or generation.engine is None:
-        raise ValueError(f"{workload.name} is not served by an engine")
-    model, engine = ServedModel(workload, generation), generation.engine
+    model = ServedModel(workload)
+    generation, engine = model.generation, model.engine
     if asked.expert and not model.experts_per_token:
         raise UsageError(f"--expert-parallel: {workload.name} has no experts", hint="leave out --expert-parallel")
     precisions = [_precision_of(device, engine, generation, options) for device in devices]
@@ -53,17 +52,32 @@ def predict_served(
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is None:
             continue
+        # Several machines may serve together; the GPUs of a machine may have links to each other.
         may_join = asked.max_machines > 1 and device.kind == "gpu" and device.network_bytes_per_s is not None
         is_linked = device.gpu_count == 1 or bool(device.nvlink_bytes_per_s or device.peer_link_bytes_per_s)
         machine = (device.gpu_count, may_join, is_linked)
         key = (device.kind, width_of(precision), machine, batch_limits(device, engine))
         groups.setdefault(key, []).append(index)
     plans_of = {
-        machine: list(_plans(workload, machine[0], may_join=machine[1], is_linked=machine[2], asked=asked))
-        for machine in {key[2] for key in groups}
+        (gpu_count, may_join, is_linked): [
+            plan
+            for machines, used in used_together(gpu_count, has_network=may_join, asked=asked)
+            for plan in served_plans(workload, gpu_count=used, asked=asked, machines=machines, is_linked=is_linked)
+        ]
+        for gpu_count, may_join, is_linked in {key[2] for key in groups}
     }
-    families = sorted({family_of(plan) for plans in plans_of.values() for plan in plans})
-    best, replicas = Best(devices, batches, family_count=len(families)), []
+    plans = list(dict.fromkeys(plan for _, _, machine, _ in groups for plan in plans_of[machine]))
+    if groups and not plans:
+        raise _no_plan(workload, [device.gpu_count for device in devices], asked)
+    families = sorted({family_of(plan) for plan in plans})
+    best = BestPlans(
+        plans,
+        device_count=len(devices),
+        batches=np.tile(batches, max(1, len(families))),
+        key_count=3,
+        none=no_figures(model),
+    )
+    replicas = []
     for (kind, width, machine, limits), members in groups.items():
         some = [devices[index] for index in members]
         rates = engine_rates(
@@ -74,24 +88,27 @@ def predict_served(
             weights=generation.weights,
             kv_cache=generation.kv_cache,
         )
-        replicas.append(Replicas(members=members, width=width, limits=limits, rates=rates))
-        compute_from = _compute_bound_from(model, rates, width)
+        group = Replicas(
+            members=members,
+            devices=some,
+            kind=kind,
+            width=width,
+            limits=limits,
+            rates=rates,
+            compute_from=_compute_bound_from(model, rates, width),
+        )
+        replicas.append(group)
         for plan in plans_of[machine]:
-            best.take(
-                members,
-                families.index(family_of(plan)),
-                offered(
-                    model, plan, some, kind=kind, width=width, rates=rates, limits=limits,
-                    batches=batches, compute_from=compute_from, members=members, lateness=lateness,
-                ),
-            )  # fmt: skip
-    if groups and not best.plans:
-        raise _no_plan(workload, [device.gpu_count for device in devices], asked)
-    return best.predictions(
+            family = families.index(family_of(plan))
+            offer(best, plan, model=model, replicas=group, batches=batches, family=family, lateness=lateness)
+    return predictions_of(
+        best,
+        devices,
         precisions,
         model=model,
         options=options,
         passes_at=lambda *at: passes_at(model, best, replicas, *at),
+        family_count=len(families),
     )
 
 
@@ -105,10 +122,8 @@ def exchange_ratio(
     efficiencies: Sequence[Efficiency],
 ) -> float:
     """Return the share of a request's time in which the GPUs of the plan exchange results or wait for each other."""
-    generation = workload.generation
-    if generation is None or generation.engine is None:
-        raise ValueError(f"{workload.name} is not served by an engine")
-    engine = generation.engine
+    model = ServedModel(workload)
+    generation, engine = model.generation, model.engine
     rates = engine_rates(
         [device],
         [precision],
@@ -120,7 +135,7 @@ def exchange_ratio(
 
     def request_s(fabric: Fabric | None) -> float:
         times = request_times(
-            ServedModel(workload, generation),
+            model,
             rates=rates,
             width=width_of(precision),
             in_flight=np.ceil(np.array([batch / plan.data])),
@@ -159,15 +174,6 @@ def batch_limits(device: Device, engine: Engine) -> BatchLimits:
         return engine.limits["cpu"]
     is_large = device.memory_bytes >= engine.large_gpu_bytes and not any(one in device.id for one in engine.not_large)
     return engine.limits["large_gpu" if is_large else "gpu"]
-
-
-def _plans(workload: Workload, gpu_count: int, *, may_join: bool, is_linked: bool, asked: Spreading) -> Iterator[Plan]:
-    """Yield the plans to compare on machines with so many GPUs.
-
-    `may_join`: several machines may serve together; `is_linked`: their GPUs have links to each other.
-    """
-    for machines, used in used_together(gpu_count, has_network=may_join, asked=asked):
-        yield from served_plans(workload, gpu_count=used, asked=asked, machines=machines, is_linked=is_linked)
 
 
 def _no_plan(workload: Workload, gpu_counts: Sequence[int], asked: Spreading) -> UsageError:

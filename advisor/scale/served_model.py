@@ -25,8 +25,9 @@ PER_TOKEN = (
 class ServedModel:
     """The work of a served language model, counted once for each width and each number of requests in a pass."""
 
-    def __init__(self, workload: Workload, generation: Generation) -> None:
-        if generation.engine is None:
+    def __init__(self, workload: Workload) -> None:
+        generation = workload.generation
+        if generation is None or generation.engine is None:
             raise ValueError(f"{workload.name} is not served by an engine")
         self.workload, self.generation, self.engine = workload, generation, generation.engine
         self._parts = {phase: part_of_generation(workload, phase) for phase in ("prefill", "decode")}
@@ -74,7 +75,7 @@ class ServedModel:
         """Return the model without speculative decoding."""
         if not self.generation.draft_tokens:
             return self
-        return ServedModel(self.workload, replace(self.generation, draft_tokens=0))
+        return ServedModel(replace(self.workload, generation=replace(self.generation, draft_tokens=0)))
 
     def _at_context(self, work: PassWork, width: Width, in_flight: FloatArray) -> PassWork:
         """Return the work of a prompt of another length than the trace's: all grows with the tokens but attention.

@@ -7,7 +7,6 @@ import pytest
 
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import FloatArray
-from advisor.records.scale import Plan
 from advisor.scale.lateness import lateness_of
 from tests.cost.toys import job
 
@@ -17,8 +16,8 @@ STEP_S = np.array([[1.0, 1.5]])
 def late(
     limits: JobLimits, *, start_up_s: Sequence[float] = (0.0,), row: int = 0, step_s: FloatArray = STEP_S
 ) -> object:
-    lateness = lateness_of(job(100, limits=limits), np.array([8, 16]), rows=[0, 1], start_up_s=np.array(start_up_s))
-    return lateness(step_s, Plan(), [row]).tolist()
+    lateness = lateness_of(job(100, limits=limits), np.array([8, 16]), start_up_s=np.array(start_up_s))
+    return lateness(step_s, [row], np.array(1.0), None).tolist()
 
 
 def test_without_limits_nothing_is_late() -> None:

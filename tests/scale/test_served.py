@@ -179,7 +179,7 @@ def test_cached_tokens_of_a_prompt_are_not_computed_but_attended_to() -> None:
     assert tokens.first_s[0, 0] == pytest.approx(163.2e-6)
     assert tokens.between_s[0, 0] == pytest.approx(decode_us(1) * 1e-6)
     whole, new = (
-        ServedModel(with_prompt_attention(one), one.generation).work("prefill", "half", np.ones(1))
+        ServedModel(with_prompt_attention(one)).work("prefill", "half", np.ones(1))
         for one in (workload, cached)
         if one.generation is not None
     )
@@ -646,7 +646,7 @@ def test_products_of_experts_reach_less_of_the_peak_and_are_known_less_well() ->
 def test_copies_that_divide_experts_read_those_that_all_their_tokens_choose() -> None:
     workload = mixture()
     assert workload.generation is not None
-    model = ServedModel(workload, workload.generation)
+    model = ServedModel(workload)
     four = model.work("decode", "half", np.array([3.0]), expert=4)
     alone = model.work("decode", "half", np.array([3.0]))
     # Two layers: 2 MB; of 4 experts of 400 kB, 3 tokens choose 4 (1 - 0.75^3) = 2.3125, and 12 tokens 4 (1 - 0.75^12),

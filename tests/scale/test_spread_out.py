@@ -8,10 +8,11 @@ import pytest
 
 from advisor.errors import UsageError
 from advisor.records.device import Device
-from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions, TokenTimes
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
-from advisor.scale.spread_out import Lateness, PredictAt, never_late, spread_out
+from advisor.scale.best_plans import Lateness, never_late
+from advisor.scale.spread_out import PredictAt, spread_out
 from tests.predict.toys import device
 from tests.scale.toys import workload
 
@@ -68,7 +69,7 @@ def spread(
 
 def within(limit_s: float) -> Lateness:
     """Steps may take so long."""
-    return lambda step_s, plan, members: step_s / limit_s
+    return lambda step_s, members, servers, tokens: step_s / limit_s
 
 
 def plans(predictions: Predictions, device: int) -> list[Plan]:
@@ -213,8 +214,10 @@ def test_machines_are_added_until_the_deadline_is_kept() -> None:
 
 def test_a_plan_in_time_wins_over_one_that_is_sooner() -> None:
     # What is held against the limit need not be the step: of a language model in service, it is the first token.
-    def copies_are_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
-        return np.full_like(step_s, 0.5 * plan.data)
+    def copies_are_late(
+        step_s: FloatArray, members: Sequence[int], servers: FloatArray, tokens: TokenTimes | None
+    ) -> FloatArray:
+        return np.full_like(step_s, 0.5 * servers)
 
     still = replace(workload(), mode="inference")
     assert {plan.data for plan in plans(spread(FOUR, of=still), 0)} == {4}
@@ -222,8 +225,10 @@ def test_a_plan_in_time_wins_over_one_that_is_sooner() -> None:
 
 
 def test_where_no_plan_is_in_time_the_one_that_is_least_late_tells_how_much_is_missing() -> None:
-    def all_are_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
-        return np.full_like(step_s, 1.0 + plan.data)
+    def all_are_late(
+        step_s: FloatArray, members: Sequence[int], servers: FloatArray, tokens: TokenTimes | None
+    ) -> FloatArray:
+        return np.full_like(step_s, 1.0 + servers)
 
     still = replace(workload(), mode="inference")
     assert plans(spread(FOUR, of=still, lateness=all_are_late), 0) == [Plan(), Plan()]
