@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -15,6 +16,8 @@ QUANTIZED_PRODUCT = "matmul_quantized"
 BY_TOKEN = frozenset({"rms_norm", "rotary", "gate"})
 """Kernels of inference engines that assign one thread block to each token."""
 _HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
+_SCOPE = attrgetter("device", "precision", "generation", "vendor")
+"""What an efficiency is valid for; an entry may be "*"."""
 _STAND_INS: Mapping[str, Sequence[str]] = {
     "conv_grouped_backward": ("conv_grouped", "conv_backward", "conv"),
     "conv_depthwise_backward": ("conv_depthwise",),
@@ -62,21 +65,16 @@ def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequenc
     The criteria count in this order. Raises ValueError if even the general fallback for the kind of device is missing;
     the shipped profiles have one.
     """
+    own = (device.id, precision_class(precision), device.generation, device.vendor)
 
-    def specificity(efficiency: Efficiency) -> tuple[bool, ...] | None:
-        wanted = (device.vendor, device.generation, precision_class(precision), device.id)
-        found = (efficiency.vendor, efficiency.generation, efficiency.precision, efficiency.device)
-        if efficiency.kind != device.kind or not all(b in (a, ANY) for a, b in zip(wanted, found, strict=True)):
-            return None
-        if efficiency.core_count not in (None, device.core_count):
-            return None
-        names = (efficiency.device, efficiency.precision, efficiency.generation, efficiency.vendor)
-        return tuple(name != ANY for name in names)
+    def fits(efficiency: Efficiency) -> bool:
+        is_valid = efficiency.kind == device.kind and efficiency.core_count in (None, device.core_count)
+        return is_valid and all(name in (mine, ANY) for name, mine in zip(_SCOPE(efficiency), own, strict=True))
 
-    fitting = [(rank, efficiency) for efficiency in efficiencies if (rank := specificity(efficiency)) is not None]
+    fitting = [efficiency for efficiency in efficiencies if fits(efficiency)]
     if not fitting:
         raise ValueError(f"no efficiency for a {device.kind} of {device.vendor} {device.generation} at {precision}")
-    return max(fitting, key=lambda pair: pair[0])[1]
+    return max(fitting, key=lambda efficiency: [name != ANY for name in _SCOPE(efficiency)])
 
 
 def family_efficiency(efficiency: Efficiency, family: str) -> FamilyEfficiency:

@@ -1,6 +1,6 @@
 """Joins predictions of different batch sizes or devices, and selects batch sizes of a prediction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ def join_batches(parts: Sequence[Predictions]) -> Predictions:
 
     def joined(records: Sequence[_Record]) -> _Record:
         arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(one, name) for one in records], axis=-1) for name in array_names(records[0])
+            name: np.concatenate([getattr(one, name) for one in records], axis=-1) for name in _array_names(records[0])
         }
         return replace(records[0], **arrays)
 
@@ -28,17 +28,17 @@ def join_batches(parts: Sequence[Predictions]) -> Predictions:
 def at_batches(predictions: Predictions, batches: IndexArray) -> Predictions:
     """Return the predictions at only these of their batches."""
     chosen = np.isin(predictions.batches, batches)
+    return with_arrays(predictions, lambda array: array[..., chosen])
 
-    def at_chosen(record: _Record) -> _Record:
-        arrays: dict[str, Any] = {name: getattr(record, name)[..., chosen] for name in array_names(record)}
-        return replace(record, **arrays)
+
+def with_arrays(predictions: Predictions, changed: Callable[[Any], Any]) -> Predictions:
+    """Return the predictions with every array changed, those of scaling and tokens included."""
+
+    def of(record: _Record) -> _Record:
+        return replace(record, **{name: changed(getattr(record, name)) for name in _array_names(record)})
 
     scaling, tokens = predictions.scaling, predictions.tokens
-    return replace(
-        at_chosen(predictions),
-        scaling=None if scaling is None else at_chosen(scaling),
-        tokens=None if tokens is None else at_chosen(tokens),
-    )
+    return replace(of(predictions), scaling=scaling and of(scaling), tokens=tokens and of(tokens))
 
 
 def join_devices(parts: Sequence[tuple[Sequence[int], Predictions]]) -> Predictions:
@@ -50,7 +50,7 @@ def join_devices(parts: Sequence[tuple[Sequence[int], Predictions]]) -> Predicti
     order = np.argsort(np.concatenate([indices for indices, _ in parts]))
 
     devices = [device for one in predictions for device in one.devices]
-    names = [name for name in array_names(predictions[0]) if name != "batches"]
+    names = [name for name in _array_names(predictions[0]) if name != "batches"]
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(one, name) for one in predictions])[order] for name in names
     }
@@ -81,6 +81,6 @@ def _join_scalings(predictions: Sequence[Predictions], order: IndexArray) -> Sca
     )
 
 
-def array_names(record: Any) -> list[str]:
+def _array_names(record: Any) -> list[str]:
     """Return the fields whose last dimension is the batch."""
     return [field.name for field in fields(record) if isinstance(getattr(record, field.name), np.ndarray)]

@@ -75,12 +75,10 @@ def with_loader(
 
     alone_s = predictions.step_s
     step_s = fed(alone_s)
-    # The share of a relative error of the device's time that reaches the step.
-    share = np.divide(alone_s, step_s, out=np.ones_like(step_s), where=np.isfinite(step_s))
-    if loader_workers != 0:
-        share = np.where(is_gpu & (share < 1), 0.0, share)
-    is_waiting = load_s > alone_s
     in_use = np.divide(alone_s, step_s, out=np.ones_like(step_s), where=np.isfinite(step_s))
+    # The share of a relative error of the device's time that reaches the step.
+    share = in_use if loader_workers == 0 else np.where(is_gpu & (in_use < 1), 0.0, in_use)
+    is_waiting = load_s > alone_s
     uses = {name: getattr(predictions, name) for name in USES}
     work_s = predictions.batches * loader_s_per_sample
     return replace(

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from advisor.predict.join import array_names
+from advisor.predict.join import with_arrays
 from advisor.predict.precision import precisions_of
 from advisor.records.device import Device, Precision
 from advisor.records.options import PrecisionChoice
-from advisor.records.prediction import IndexArray, Predictions, Scaling, TokenTimes
+from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Workload
 
 
@@ -50,16 +49,5 @@ def cheapest_runs(predictions: Predictions, places: IndexArray) -> Predictions:
         fits, kept_fits = predictions.fits[other], predictions.fits[kept, batch]
         is_less = amount[other] < amount[kept, batch]
         run[places[other]] = np.where((fits & ~kept_fits) | ((fits == kept_fits) & is_less), other, kept)
-
-    def of_record(record: Predictions | Scaling | TokenTimes) -> dict[str, Any]:
-        names = (name for name in array_names(record) if name != "batches")
-        return {name: getattr(record, name)[..., run, batch] for name in names}
-
-    scaling, tokens = predictions.scaling, predictions.tokens
-    return replace(
-        predictions,
-        devices=tuple(predictions.devices[index] for index in first.tolist()),
-        scaling=None if scaling is None else replace(scaling, **of_record(scaling)),
-        tokens=None if tokens is None else replace(tokens, **of_record(tokens)),
-        **of_record(predictions),
-    )
+    kept_runs = with_arrays(predictions, lambda array: array[..., run, batch] if array.ndim > 1 else array)
+    return replace(kept_runs, devices=tuple(predictions.devices[index] for index in first.tolist()))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from advisor.ops.matmul import chosen_expert_count
 from advisor.ops.registry import Call, Number, Tensor, aten, smaller
@@ -108,10 +109,9 @@ def _linear(call: Call) -> tuple[Product, ...]:
 def _linear_backward(call: Call) -> tuple[Product, ...]:
     """Return the gradients of input and weight, as requested; inputs are (input, grad_output, weight (out, in))."""
     _, grad_output, weight = call.inputs[:3]
-    wants_input, wants_weight, _ = call.attributes["output_mask"]
     rows, (out, width) = math.prod(grad_output.shape[:-1]), weight.shape
-    gradients = [(wants_input, Product(m=rows, n=width, k=out)), (wants_weight, Product(m=out, n=width, k=rows))]
-    return tuple(product for is_wanted, product in gradients if is_wanted)
+    gradients = (Product(m=rows, n=width, k=out), Product(m=out, n=width, k=rows))
+    return tuple(compress(gradients, call.attributes["output_mask"]))
 
 
 def _distances(call: Call) -> tuple[Product, ...]:
@@ -206,9 +206,9 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
     """
     grad_output, source, weight = call.inputs[:3]
     forward = _implicit_gemm(source, weight, grad_output, attributes=call.attributes)
-    wants_input, wants_weight, _ = call.attributes["output_mask"]
     taps = math.prod(weight.shape[2:])
     pixels = source.shape[0] * math.prod(source.shape[2:])
+    of_input = replace(forward, m=pixels, n=weight.shape[1], k=forward.n * taps)
     of_weight = replace(
         forward,
         m=forward.n,
@@ -217,11 +217,7 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
         nchw_direct_ratio=0.0,
         nhwc_direct_ratio=_weight_direct_ratio(source, weight, forward, attributes=call.attributes),
     )
-    gradients = [
-        (wants_input, replace(forward, m=pixels, n=weight.shape[1], k=forward.n * taps)),
-        (wants_weight, of_weight),
-    ]
-    return tuple(product for is_wanted, product in gradients if is_wanted)
+    return tuple(compress((of_input, of_weight), call.attributes["output_mask"]))
 
 
 def _padded_ratio(channels: Number) -> float:

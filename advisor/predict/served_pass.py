@@ -4,7 +4,7 @@ The work of a pass is counted from the rows of the traced model; its costs are t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -69,10 +69,6 @@ class PassWork:
     request_count: FloatArray
     logit_count: FloatArray
 
-    def of(self, index: object) -> "PassWork":
-        """Return the work at some of the batch sizes."""
-        return PassWork(**{one.name: getattr(self, one.name)[index] for one in fields(self)})
-
     def scaled(self, **ratios: float | FloatArray) -> "PassWork":
         """Return the work with some fields multiplied."""
         return PassWork(**{one.name: getattr(self, one.name) * ratios.get(one.name, 1.0) for one in fields(self)})
@@ -84,14 +80,8 @@ class PassWork:
     def joined(self, other: "PassWork") -> "PassWork":
         """Return one pass that does both: it reads the weights once and launches each kernel once."""
         once = ("weight_bytes", "narrow_bytes", "narrow_weights", "narrow_kernels", "kernel_count")
-        return PassWork(
-            **{
-                one.name: (np.maximum if one.name in once else np.add)(
-                    getattr(self, one.name), getattr(other, one.name)
-                )
-                for one in fields(self)
-            }
-        )
+        larger = {name: np.maximum(getattr(self, name), getattr(other, name)) for name in once}
+        return replace(self.plus(other), **larger)
 
 
 def pass_work(part: Workload, *, batches: FloatArray, width: Width, tokens: int, truncates: bool) -> PassWork:

@@ -4,14 +4,14 @@ The device decides which kernels read them (`advisor.records.engine.NarrowKernel
 stay in 16 bits, except in GGUF files, which also quantize the output and the embedding.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
 from advisor.predict.blocks import block_of, is_of_experts
 from advisor.predict.row_work import constant_bytes, is_constant
 from advisor.records.generation import CacheFormat, Generation, WeightFormat
-from advisor.records.workload import Row, StoredBytes, Workload
+from advisor.records.workload import Operand, Row, StoredBytes, Workload
 
 _HALF_OF_FULL = 0.5
 """Bytes in 16 bits over those in fp32, in which models are traced."""
@@ -108,13 +108,7 @@ def _weight_bytes(workload: Workload) -> float:
 def _as_traced(workload: Workload) -> Workload:
     """Return the workload with the matrices of its blocks in fp32 again."""
     rows = tuple(
-        replace(
-            row,
-            inputs=tuple(
-                replace(one, dtype="float32") if is_constant(one) and one.dtype in _NARROW else one
-                for one in row.inputs
-            ),
-        )
+        _in_dtype(row, "float32", lambda one: is_constant(one) and one.dtype in _NARROW)
         if row.family == "matmul"
         else row
         for row in workload.rows
@@ -127,6 +121,11 @@ def _as_traced(workload: Workload) -> Workload:
             replace(line, parameters=_with_moved(line.parameters, -full, -narrow)) for line in workload.memory
         ),
     )
+
+
+def _in_dtype(row: Row, dtype: str, is_changed: Callable[[Operand], bool]) -> Row:
+    """Return the row with some of its inputs stored in this dtype."""
+    return replace(row, inputs=tuple(replace(one, dtype=dtype) if is_changed(one) else one for one in row.inputs))
 
 
 def _moved(rows: Sequence[Row], changed: Sequence[Row], *, of_embedding: bool = False) -> list[tuple[float, float]]:
@@ -164,14 +163,8 @@ def _stored_in(row: Row, stored: _Stored) -> Row:
         dtype = stored.outside[row.family == "embedding"]
     if dtype is None:
         return row
-    return replace(
-        row,
-        inputs=tuple(
-            replace(one, dtype=dtype)
-            if one.dtype == "float32" and is_constant(one) and len(one.shape) >= _MATRIX_DIMS
-            else one
-            for one in row.inputs
-        ),
+    return _in_dtype(
+        row, dtype, lambda one: one.dtype == "float32" and is_constant(one) and len(one.shape) >= _MATRIX_DIMS
     )
 
 
@@ -199,9 +192,7 @@ def with_kv_cache(workload: Workload, kv_cache: CacheFormat) -> Workload:
         )
 
     def cached(row: Row) -> Row:
-        if row.op not in _ATTENTION_OPS:
-            return row
-        return replace(row, inputs=tuple(replace(one, dtype=dtype) if one.kept else one for one in row.inputs))
+        return _in_dtype(row, dtype, lambda one: one.kept) if row.op in _ATTENTION_OPS else row
 
     return replace(
         workload,

@@ -7,6 +7,7 @@ enter every machine once, as in NCCL.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -67,17 +68,14 @@ def all_gather_s(total_bytes: Any, fabric: Fabric) -> Seconds:
 
 def all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     """Return the time of an all-reduce with the fastest algorithm: ring, tree, hierarchy, or inside the switch."""
-    fastest_s = ring_all_reduce_s(total_bytes, fabric)
-    if rank_count(fabric) == 1:
-        return fastest_s
-    others = [tree_all_reduce_s]
+    algorithms = [ring_all_reduce_s]
+    if rank_count(fabric) > 1:
+        algorithms.append(tree_all_reduce_s)
     if fabric.machines > 1 and fabric.gpu_count > 1:
-        others.append(hierarchical_all_reduce_s)
+        algorithms.append(hierarchical_all_reduce_s)
     if fabric.machines == 1 and fabric.gpu_count >= _LEAST_SWITCHED:
-        others.append(switch_all_reduce_s)
-    for algorithm in others:
-        fastest_s = np.minimum(fastest_s, algorithm(total_bytes, fabric))
-    return fastest_s
+        algorithms.append(switch_all_reduce_s)
+    return reduce(np.minimum, [algorithm(total_bytes, fabric) for algorithm in algorithms])
 
 
 def ring_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
@@ -100,10 +98,7 @@ def _ring_s(total_bytes: Any, fabric: Fabric, *, rounds: int) -> Seconds:
 
 def _fastest_protocol(seconds: Callable[[Protocol], Any]) -> Seconds:
     """Return the time of a call with the fastest of the protocols."""
-    first, *others = (protocol.call_s + seconds(protocol) for protocol in PROTOCOLS)
-    for other in others:
-        first = np.minimum(first, other)
-    return np.asarray(first)
+    return np.asarray(reduce(np.minimum, [protocol.call_s + seconds(protocol) for protocol in PROTOCOLS]))
 
 
 def tree_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:

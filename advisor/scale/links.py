@@ -1,9 +1,8 @@
 """Finds the links between the GPUs of a machine, and between machines."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from operator import attrgetter
 
 import numpy as np
 
@@ -34,17 +33,13 @@ def inside_link(devices: Sequence[Device], *, ways: int) -> Link:
     """
     links = [_inside_link(device, ways=ways) for device in devices]
 
-    def column(of: Callable[[Link], Rate]) -> FloatArray:
-        return np.array([of(link) for link in links], dtype=np.float64)[:, np.newaxis]
+    def column(values: Iterable[Rate]) -> FloatArray:
+        return np.array([*values], dtype=np.float64)[:, np.newaxis]
 
+    first, second, third = (column(link.step_s[place] for link in links) for place in range(3))
     names = [field.name for field in fields(Link) if field.name != "step_s"]
     return Link(
-        step_s=(
-            column(lambda link: link.step_s[0]),
-            column(lambda link: link.step_s[1]),
-            column(lambda link: link.step_s[2]),
-        ),
-        **{name: column(attrgetter(name)) for name in names},
+        step_s=(first, second, third), **{name: column(getattr(link, name) for link in links) for name in names}
     )
 
 

@@ -1,7 +1,7 @@
 """Finds the largest batch that fits in memory, and the changes that reduce a step's memory."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -163,7 +163,8 @@ def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
     if device.kind != "gpu" or not any(line.optimizer_state.full[0] for line in step.workload.memory):
         return None
     change = f"{step.workload.optimizer} with its state in 8 bits (bitsandbytes)"
-    return Remedied(name="8-bit optimizer", change=change, step=_with_lines(step, shrunk))
+    workload = replace(step.workload, memory=tuple(map(shrunk, step.workload.memory)))
+    return Remedied(name="8-bit optimizer", change=change, step=replace(step, workload=workload))
 
 
 def _accumulation(step: Step, device: Device) -> Remedied | None:
@@ -220,8 +221,3 @@ def _sharding(step: Step, device: Device) -> Remedied | None:
     count, found = shared[-1]
     how = f"FSDP, batch {found.batch} on each" if is_training else "tensor parallelism"
     return Remedied(name="sharding", change=f"{count} GPUs with {how}", step=found)
-
-
-def _with_lines(step: Step, change: Callable[[MemoryLine], MemoryLine]) -> Step:
-    lines = tuple(change(line) for line in step.workload.memory)
-    return replace(step, workload=replace(step.workload, memory=lines))

@@ -6,6 +6,7 @@ et al., 2016.
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -213,7 +214,7 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
     if plan.data == 1 or workload.mode == "inference":
         return line
     part, ways = 1 / plan.data, plan.tensor
-    held = _states(line, {name: part if plan.sharding in _STAGES_OF[name] else 1.0 for name in _STATES})
+    held = _states(line, {name: part for name in _STATES if plan.sharding in _STAGES_OF[name]})
     if plan.sharding == "none":
         gradients = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)
         return replace(held, temporaries=added([line.temporaries, gradients]))
@@ -224,13 +225,9 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
 
 
 def _states(line: MemoryLine, ratios: Mapping[str, float]) -> MemoryLine:
-    """Return the line with its parameters, gradients and optimizer state scaled by these ratios."""
-    return replace(
-        line,
-        parameters=scaled(line.parameters, ratios["parameters"]),
-        gradients=scaled(line.gradients, ratios["gradients"]),
-        optimizer_state=scaled(line.optimizer_state, ratios["optimizer_state"]),
-    )
+    """Return the line with these of its `_STATES` scaled."""
+    held: dict[str, Any] = {name: scaled(getattr(line, name), ratio) for name, ratio in ratios.items()}
+    return replace(line, **held)
 
 
 def _size(stored: StoredBytes) -> float:

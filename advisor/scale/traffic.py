@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
+from advisor.predict.row_work import constant_bytes
 from advisor.predict.step_memory import gradient_bytes, stored_bytes
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
-from advisor.records.workload import Operand, Workload
+from advisor.records.workload import Workload
 
 _BUCKET_BYTES = 25 * 2**20
 """Bucket size of torch.nn.parallel.DistributedDataParallel, `bucket_cap_mb`."""
@@ -59,20 +59,11 @@ def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traf
 def _last_gradient_bytes(workload: Workload) -> float:
     """Return the bytes of the last gradient of backward, such as an embedding's: one bucket holds all of it."""
     for row in reversed(workload.rows):
-        sizes = [_constant_bytes(operand) for operand in row.outputs] if row.phase == "backward" else []
-        if any(sizes):
+        fixed = [one for one in row.outputs if all(isinstance(dim, int) for dim in one.shape)]
+        sizes = [constant_bytes(one, dtype=one.dtype) for one in fixed]
+        if row.phase == "backward" and any(sizes):
             return max(sizes)
     return 0.0
-
-
-def _constant_bytes(operand: Operand) -> float:
-    """Return the bytes of the operand, or 0 if its shape depends on the batch."""
-    size_bytes = ITEMSIZE_BYTES[operand.dtype]
-    for dim in operand.shape:
-        if not isinstance(dim, int):
-            return 0.0
-        size_bytes *= dim
-    return size_bytes
 
 
 def part_of(traffic: Traffic, plan: Plan) -> Traffic:
