@@ -16,6 +16,7 @@ from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.early_trace import request_of
 from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
+from advisor.question.lengths import at_batches, check_lengths, of_trace, sequence_of, settled
 from advisor.question.recipe import resolved
 from advisor.question.record import Question, TraceAt
 from advisor.question.served_model import as_served, check_generation
@@ -99,14 +100,9 @@ def question_from_source(
         workload = started.workload()
     at_lengths, longest = _at_lengths(workload, source, options), None
     if at_lengths is not None:
-        from advisor.question.lengths import sequence_of
-
         longest = sequence_of(workload)
         workload = at_lengths(batch or workload.batch)
-    if options.lengths is not None:
-        from advisor.question.lengths import settled
-
-        workload, options = settled(workload, options, longest=longest)
+    workload, options = settled(workload, options, longest=longest)
     if isinstance(options, ScriptOptions):
         workload, options = as_script(workload, options)
     workload = replace(workload, assumptions=(*workload.assumptions, *recipe_notes))
@@ -129,7 +125,9 @@ def question_from_source(
         trace_fused=(lambda: _traced(request_at(batch, "fused")))
         if kind and kind.has_attention_forms and at_lengths is None
         else None,
-        trace_chunked=(lambda: _traced(request_of(source, chunked, batch=batch))) if can_chunk else None,
+        trace_chunked=(lambda: as_fine_tuned(_traced(request_of(source, chunked, batch=batch)), options)[0])
+        if can_chunk
+        else None,
     )
 
 
@@ -153,8 +151,6 @@ def question_of(
     check_coverage(workload, options)
     workload, options = as_served(workload, options, engines=catalog.engines)
     workload, options = as_fine_tuned(workload, options)
-    if trace_chunked is not None:
-        trace_chunked = partial(_as_fine_tuned, trace_chunked, options)
     options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
     return Question(
@@ -170,10 +166,6 @@ def question_of(
     )
 
 
-def _as_fine_tuned(trace: Callable[[], Workload], options: Options) -> Workload:
-    return as_fine_tuned(trace(), options)[0]
-
-
 def _traced(request: ProfileRequest) -> Workload:
     with SourceTrace.start(request) as trace:
         return trace.workload()
@@ -184,10 +176,6 @@ def _at_lengths(first: Workload, source: str, options: Options) -> TraceAt | Non
 
     `first` is the trace at the longest.
     """
-    if options.lengths is None:
-        return None
-    from advisor.question.lengths import at_batches, of_trace
-
     lengths = of_trace(options)
     return None if lengths is None else at_batches(first, options, lengths, partial(_traced_at, source, options))
 
@@ -272,8 +260,6 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
     check_generation(source, options, run=run)
     check_fine_tuning(source, options, run=run)
     if options.lengths is not None:
-        from advisor.question.lengths import check_lengths
-
         check_lengths(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
