@@ -12,6 +12,7 @@ from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.calibrate.store import Stored
 from advisor.catalog.find import device_ids
 from advisor.catalog.overlay import load_catalog
+from advisor.cost.job import SIZES
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.early_trace import request_of
@@ -34,8 +35,6 @@ from advisor.workload.summary import group_rows, summarize
 
 MAX_DEVICES = 6
 """The most devices that `--on` may name: side by side, each needs columns of its own."""
-_SIZES = frozenset({"samples", "tokens", "epochs", "requests_per_day"})
-"""The fields that say how large the job is."""
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 
 ReadMachine = Callable[[], Machine]
@@ -294,7 +293,7 @@ def as_script(workload: Workload, options: ScriptOptions) -> tuple[Workload, Opt
         "loader_s_per_sample": script.loader_s_per_sample,
         "loader_workers": script.worker_count,
     }
-    if workload.mode == "training" and script.sample_count is not None and not options.given & _SIZES:
+    if workload.mode == "training" and script.sample_count is not None and not options.given.intersection(SIZES):
         own["samples"] = script.sample_count
     if "precision" in options.given:
         workload = replace(workload, script=replace(script, gpu_precision=None, cpu_precision=None))
