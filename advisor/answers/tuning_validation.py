@@ -206,7 +206,6 @@ def predicted_peaks(runs: Sequence[TuningRun]) -> Iterator[PredictedPeak]:
             batches=np.array([float(row.batch)]),
             width=width_of(run.precision, run.workload),
         )
-        total = memory.total
         yield PredictedPeak(
             model=row.model,
             device=run.device.id,
@@ -214,11 +213,7 @@ def predicted_peaks(runs: Sequence[TuningRun]) -> Iterator[PredictedPeak]:
             line=run.line,
             measured_bytes=row.peak_bytes,
             allocated_bytes=float(memory.allocated[0]),
-            verdict=verdict_of(
-                low_bytes=float(total.low[0]),
-                high_bytes=float(total.high[0]),
-                memory_bytes=run.device.memory_bytes,
-            ),
+            verdict=verdict_of(memory.total, memory_bytes=run.device.memory_bytes),
         )
 
 
