@@ -1,8 +1,9 @@
 """Explains why a step takes as long as it does, on one or several devices, and which changes make its job cheaper."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
@@ -198,35 +199,28 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
 
 def predictions_on(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
-    options = question.options
-    if question.workload.generation is not None:
-        of_one = replace(  # a device by itself has no plan
-            options,
-            gpus=None,
-            max_gpus=None,
-            max_machines=1,
-            tensor_parallel=None,
-            pipeline_parallel=None,
-            expert_parallel=None,
-        )
-        predictions = predict_on_all(
-            question.workload,
-            devices=[machine.device],
-            efficiencies=question.catalog.efficiencies,
-            batches=batches,
-            options=options if machine.device.gpu_count > 1 else of_one,
-            job=job_for(question.workload, options),
-        )
-    else:
-        predictions = predict_as_asked(
-            question.workload,
-            devices=[machine.device],
-            efficiencies=question.catalog.efficiencies,
-            batches=batches,
-            options=options,
-        )
+    options, generation = question.options, question.workload.generation
+    predict: Callable[..., Predictions] = predict_as_asked
+    if generation is not None:
+        predict = partial(predict_on_all, job=job_for(question.workload, options))
+        if machine.device.gpu_count == 1:  # a device by itself has no plan
+            options = replace(
+                options,
+                gpus=None,
+                max_gpus=None,
+                max_machines=1,
+                tensor_parallel=None,
+                pipeline_parallel=None,
+                expert_parallel=None,
+            )
+    predictions = predict(
+        question.workload,
+        devices=[machine.device],
+        efficiencies=question.catalog.efficiencies,
+        batches=batches,
+        options=options,
+    )
     if predictions.precisions[0, 0] is None:
-        generation = question.workload.generation
         if generation is not None and (missing := generation.missing_kernels(machine.device)):
             raise UsageError(no_kernels_text(missing, generation, on=machine.name), hint=OTHER_FORMATS)
         raise UsageError(
