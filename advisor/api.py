@@ -15,7 +15,7 @@ from advisor.files.whole_file import write_whole
 from advisor.question.from_model import question_from_model
 from advisor.question.from_source import question_from_source
 from advisor.question.keywords import Keywords, RankKeywords
-from advisor.question.option_values import names_of, options_of
+from advisor.question.option_values import MODEL_FUNCTIONS, names_of, options_of
 from advisor.question.record import Question
 from advisor.records.answer import Recommendation
 from advisor.records.break_even_curves import BreakEven
@@ -164,7 +164,7 @@ def observe(model: "nn.Module", *, loader: "DataLoader[Any] | None" = None) -> I
 def _question(
     model: "nn.Module | str", example_inputs: Any, options: Options, keywords: Keywords, **how: Any
 ) -> Question:
-    functions = {name: keywords.get(name) for name in ("loss", "optimizer", "train_step")}
+    functions = {name: keywords.get(name) for name in MODEL_FUNCTIONS}
     if not isinstance(model, str):
         return question_from_model(model, example_inputs, options, **functions, **how)  # type: ignore[arg-type]
     for name, value in {"example_inputs": example_inputs, **functions}.items():

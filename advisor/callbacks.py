@@ -14,12 +14,8 @@ class _Callback(RunCost):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("on_") or name in ("setup", "teardown"):
-            return _ignore
+            return lambda *args, **kwargs: None
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def _ignore(*args: Any, **kwargs: Any) -> None:
-    """Do nothing at an event."""
 
 
 class TrainerCallback(_Callback):

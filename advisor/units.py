@@ -2,9 +2,12 @@
 
 import math
 import re
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from advisor.errors import UsageError
+
+if TYPE_CHECKING:
+    from advisor.records.price import ExchangeRate
 
 _SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)\s*(us|ms|min|s|m|h|d)\s*", re.IGNORECASE)
@@ -14,8 +17,6 @@ _LONGEST_S = 1e9
 """30 years."""
 _SHORTEST_S = 1e-12
 """One picosecond: no step, sample or token takes less."""
-_LEAST_SHARE = 1e-3
-"""Smaller shares of what they are asked for make no difference."""
 LEAST_UTILIZATION, MOST_UTILIZATION = 0.01, 0.95
 """Limits of a service's utilization: below, a hundred machines do the work of one; above, waits depend on minutes of
 the load that no average knows."""
@@ -75,20 +76,15 @@ def parse_positive(text: str) -> float:
     return number
 
 
-def parse_ratio(text: str) -> float:
-    """Parse "10%", "10 %" or "0.1"; raise `UsageError` unless it is a finite number of at least 0."""
+def parse_ratio(text: str, *, least: float = 0.0, most: float = math.inf) -> float:
+    """Parse "10%", "10 %" or "0.1"; raise `UsageError` unless it is a finite number from `least` to `most`."""
     number, percent, rest = text.strip().partition("%")
     ratio = _number(number) / (100 if percent else 1)
     if rest or not 0 <= ratio < math.inf:
         raise UsageError(f"{text!r:.40} is not a percentage or a ratio", hint="write for example 10% or 0.1")
-    return ratio
-
-
-def parse_share(text: str) -> float:
-    """Parse "70%" or "0.7"; raise `UsageError` unless it is between 0.1 % and 100 %."""
-    ratio = parse_ratio(text)
-    if not _LEAST_SHARE <= ratio <= 1:
-        raise UsageError(f"{text!r:.40} is not between 0.1 % and 100 %", hint="write for example 70% or 0.7")
+    if not least <= ratio <= most:
+        between = f"{format_ratio(least)} and {format_ratio(most)}"
+        raise UsageError(f"{text!r:.40} is not between {between}", hint="write for example 70% or 0.7")
     return ratio
 
 
@@ -97,14 +93,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def parse_utilization(text: str) -> float:
-    """Parse "70%" or "0.7"; raise `UsageError` unless it is between 1 % and 95 %, beyond which queues grow long."""
-    ratio = parse_ratio(text)
-    if not LEAST_UTILIZATION <= ratio <= MOST_UTILIZATION:
-        raise UsageError(f"{text!r:.40} is not between 1 % and 95 %", hint="write for example 70%")
-    return ratio
 
 
 def format_duration(seconds: float) -> str:
@@ -116,43 +104,32 @@ def format_duration(seconds: float) -> str:
 
 def format_interval_s(mid: float, low: float, high: float) -> str:
     """Format an interval of times in the unit of its middle: "12.3 ms [11.1-13.8]"."""
-    unit, unit_s = _duration_unit(mid)
-    mid_text, low_text, high_text = (format_significant(value / unit_s) for value in (mid, low, high))
-    return f"{mid_text} {unit} [{low_text}-{high_text}]"
+    return _in_unit_of_middle(mid, low, high, unit=_duration_unit(mid))
 
 
 def format_bytes(size_bytes: float) -> str:
     """Format a size in binary units: "16 GiB"."""
-    return _with_prefix(size_bytes, prefixes=_BINARY_PREFIXES, base=1024.0) + "B"
+    return _in_unit(size_bytes, _bytes_unit(size_bytes))
 
 
 def format_interval_bytes(mid: float, low: float, high: float) -> str:
     """Format an interval of sizes in the unit of its middle: "3.86 GiB [3.26-4.45]"."""
-    power = _power(mid, base=1024.0, most=len(_BINARY_PREFIXES) - 1)
-    low_text, high_text = (format_significant(size / 1024.0**power) for size in (low, high))
-    return f"{format_bytes(mid)} [{low_text}-{high_text}]"
+    return _in_unit_of_middle(mid, low, high, unit=_bytes_unit(mid))
 
 
 def format_flops(flops: float) -> str:
     """Format a count of FLOP, not a rate: "4.1 GFLOP"."""
-    return _with_prefix(flops, prefixes=_SI_PREFIXES, base=1000.0) + "FLOP"
+    return _in_unit(flops, _prefixed_unit("FLOP", flops, prefixes=_SI_PREFIXES, base=1000.0))
 
 
 def format_co2(kg: float) -> str:
     """Format a mass of CO2: "45.3 kg", "120 g"."""
-    name, unit_kg = _co2_unit(kg)
-    return f"{format_significant(kg / unit_kg)} {name}"
-
-
-def _co2_unit(kg: float) -> tuple[str, float]:
-    return ("g", 1e-3) if kg < 1 else ("kg", 1.0) if kg < _KG_PER_TONNE else ("t", _KG_PER_TONNE)
+    return _in_unit(kg, _co2_unit(kg))
 
 
 def format_interval_co2(mid_kg: float, low_kg: float, high_kg: float) -> str:
     """Format an interval of masses in the unit of its middle: "1.2 kg [0.8-1.7]"."""
-    name, unit_kg = _co2_unit(mid_kg)
-    mid, low, high = (format_significant(kg / unit_kg) for kg in (mid_kg, low_kg, high_kg))
-    return f"{mid} {name} [{low}-{high}]"
+    return _in_unit_of_middle(mid_kg, low_kg, high_kg, unit=_co2_unit(mid_kg))
 
 
 def format_kwh(kwh: float) -> str:
@@ -162,7 +139,7 @@ def format_kwh(kwh: float) -> str:
 
 def format_count(count: float) -> str:
     """Format a count with an SI prefix, none below a thousand: "25.6 M"."""
-    return _with_prefix(count, prefixes=_SI_PREFIXES, base=1000.0).rstrip()
+    return _in_unit(count, _prefixed_unit("", count, prefixes=_SI_PREFIXES, base=1000.0)).rstrip()
 
 
 def format_usd(usd: float, *, digits: int = 2) -> str:
@@ -173,19 +150,7 @@ def format_usd(usd: float, *, digits: int = 2) -> str:
     return f"${format_amount(usd, digits=digits)}"
 
 
-class Rate(Protocol):
-    """The value of one unit of a currency in dollars."""
-
-    @property
-    def currency(self) -> str:
-        """Return the currency code: "EUR"."""
-
-    @property
-    def usd(self) -> float:
-        """Return the dollars per unit."""
-
-
-def format_money(usd: float, *, rate: Rate | None, digits: int = 2) -> str:
+def format_money(usd: float, *, rate: "ExchangeRate | None", digits: int = 2) -> str:
     """Format dollars in the currency of `rate`, as "EUR 2.64", or in dollars if it is None."""
     if rate is None:
         return format_usd(usd, digits=digits)
@@ -231,21 +196,38 @@ def format_significant(value: float, *, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _duration_unit(seconds: float) -> tuple[str, float]:
+_Unit: TypeAlias = tuple[str, float]
+"""The name of a unit, and its size in base units."""
+
+
+def _in_unit(value: float, unit: _Unit) -> str:
+    name, size = unit
+    return f"{format_significant(value / size)} {name}"
+
+
+def _in_unit_of_middle(mid: float, low: float, high: float, *, unit: _Unit) -> str:
+    low_text, high_text = (format_significant(end / unit[1]) for end in (low, high))
+    return f"{_in_unit(mid, unit)} [{low_text}-{high_text}]"
+
+
+def _duration_unit(seconds: float) -> _Unit:
     rounded = float(f"{seconds:.3g}")
     fitting = [unit for unit in _DURATION_UNITS if rounded >= unit[1]]
     return fitting[-1] if fitting else _DURATION_UNITS[0]
 
 
-def _with_prefix(value: float, *, prefixes: tuple[str, ...], base: float) -> str:
-    power = _power(value, base=base, most=len(prefixes) - 1)
-    return f"{format_significant(value / base**power)} {prefixes[power]}"
+def _co2_unit(kg: float) -> _Unit:
+    return ("g", 1e-3) if kg < 1 else ("kg", 1.0) if kg < _KG_PER_TONNE else ("t", _KG_PER_TONNE)
 
 
-def _power(value: float, *, base: float, most: int) -> int:
-    """Return the exponent of the prefix, chosen after rounding so that 999.9 M reads 1 G."""
+def _bytes_unit(size_bytes: float) -> _Unit:
+    return _prefixed_unit("B", size_bytes, prefixes=_BINARY_PREFIXES, base=1024.0)
+
+
+def _prefixed_unit(name: str, value: float, *, prefixes: tuple[str, ...], base: float) -> _Unit:
+    """Return the unit with its prefix, chosen after rounding so that 999.9 M reads 1 G."""
     power = 0
-    while max(value, float(f"{value:.3g}")) >= base and power < most:
+    while max(value, float(f"{value:.3g}")) >= base and power < len(prefixes) - 1:
         value /= base
         power += 1
-    return power
+    return prefixes[power] + name, base**power

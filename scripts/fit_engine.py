@@ -134,8 +134,8 @@ def _engine_of(run: ServedRun):  # type: ignore[no-untyped-def]
 
 def priors_of(kind: str) -> dict[str, Prior]:
     """Return the priors of the coefficients on this kind of device."""
-    found = {one.name: one.metadata[kind] for one in fields(PassCosts) if one.metadata}
-    return {name: prior for name, prior in found.items() if prior is not None}
+    priors = {one.name: one.metadata["priors"] for one in fields(PassCosts) if one.metadata}
+    return {name: of_kind[kind] for name, of_kind in priors.items() if kind in of_kind}
 
 
 def fit(rows: Rows, kind: str, among: FloatArray) -> dict[str, float]:

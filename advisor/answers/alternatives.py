@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from advisor import units
-from advisor.cost.job import job_for
+from advisor.cost.job import SIZES, job_for
 from advisor.cost.leading import best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.rank_offers import rank as rank_offers
@@ -25,7 +25,8 @@ _LIMITS = list(dict.fromkeys(one.metadata["option"] for one in fields(JobLimits)
 """The options that are limits."""
 _SELECTIONS = ("provider", "region", "tier", "device", "arch", "instance", "gpus", "max_gpus")
 """Flags that leave offers out."""
-_SIZES = ("epochs", "samples", "steps", "tokens", "requests_per_day", "requests_per_second")
+_SIZES = ("epochs", *SIZES)
+"""Of a job with epochs, these are cut, not the samples of each."""
 _MOST_MACHINES = 32
 _PERCENTILES: tuple[Statistic, ...] = ("p50", "p99")
 _SLACK = 1.1

@@ -19,7 +19,7 @@ from advisor.cost.crossing_curve import (
     samples_curve,
 )
 from advisor.cost.job import job_for
-from advisor.cost.selection import Selection, select_offers
+from advisor.cost.selection import select_offers
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates, batches_of
 from advisor.predict.capability import fleet_of
@@ -30,7 +30,7 @@ from advisor.records.answer import Job
 from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, DECADE_COUNT, BreakEven, Curve
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
-from advisor.records.prediction import Fleet, IndexArray, Predictions
+from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.report.marks import KIND_NAMES
@@ -86,15 +86,17 @@ class _Market:
 
     def __init__(self, *, options: Options, catalog: Catalog, job: Job) -> None:
         self.options, self.job = options, job
-        self._catalog = catalog
-        self._selection: Selection = select_offers(
-            catalog.offers,
-            options=options,
-            price_kind=job.price,
-            errors=catalog.price_errors,
+        self._selection = select_offers(
+            catalog.offers, options=options, price_kind=job.price, errors=catalog.price_errors
         )
-        self._fleet: Fleet = fleet_of(self._selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
-        self.cheapest = KindMarket(self._selection, fleet=self._fleet, billing=catalog.billing).cheapest
+        fleet = fleet_of(self._selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
+        self.cheapest = KindMarket(self._selection, fleet=fleet, billing=catalog.billing).cheapest
+        self._conditions: dict[str, Any] = {
+            "devices": fleet.devices,
+            "efficiencies": catalog.efficiencies,
+            "options": options,
+            "job": job,
+        }
 
     def check_kinds(self) -> None:
         """Raise `NothingFitsError` if the limits leave one kind of device without an offer."""
@@ -115,15 +117,6 @@ class _Market:
         """Predict one step on every device at the batch sizes that it may choose from."""
         batches = batches_of(workload, self.options)
         return predict_with_growing_batches(workload, batches=batches, **self._conditions)
-
-    @property
-    def _conditions(self) -> dict[str, Any]:
-        return {
-            "devices": self._fleet.devices,
-            "efficiencies": self._catalog.efficiencies,
-            "options": self.options,
-            "job": self.job,
-        }
 
 
 def _over_batch(workload: Workload, market: _Market) -> Curve | str:

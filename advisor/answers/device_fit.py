@@ -47,7 +47,12 @@ def fit_device(
     steps = [_own_step(run, catalog.efficiencies) for run in runs]
     figures = _rounded(fit_own(steps))
     return OwnFit(
-        profile=_with_figures(profile, figures, source=_source(runs, date=date)),
+        profile=replace(
+            profile,
+            sustained_compute_ratio=figures.compute_ratio,
+            sustained_memory_ratio=figures.memory_ratio,
+            sustained_source=_source(runs, date=date),
+        ),
         compute_log_sigma=figures.compute_log_sigma,
         memory_log_sigma=figures.memory_log_sigma,
         n=len(steps),
@@ -107,15 +112,6 @@ def _rounded(figures: OwnFigures) -> OwnFigures:
         figures,
         compute_ratio=round(figures.compute_ratio, _DIGITS),
         memory_ratio=round(figures.memory_ratio, _DIGITS),
-    )
-
-
-def _with_figures(profile: Gpu | Cpu, figures: OwnFigures, *, source: str) -> Gpu | Cpu:
-    return replace(
-        profile,
-        sustained_compute_ratio=figures.compute_ratio,
-        sustained_memory_ratio=figures.memory_ratio,
-        sustained_source=source,
     )
 
 

@@ -198,8 +198,8 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
 
 def predictions_on(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
-    options = question.options
-    if question.workload.generation is not None:
+    options, generation = question.options, question.workload.generation
+    if generation is not None:
         of_one = replace(  # a device by itself has no plan
             options,
             gpus=None,
@@ -230,7 +230,6 @@ def predictions_on(machine: NamedMachine, question: Question, *, batches: IndexA
             loader_workers=options.loader_workers,
         )
     if predictions.precisions[0, 0] is None:
-        generation = question.workload.generation
         if generation is not None and (missing := generation.missing_kernels(machine.device)):
             raise UsageError(no_kernels_text(missing, generation, on=machine.name), hint=OTHER_FORMATS)
         raise UsageError(

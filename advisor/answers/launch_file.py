@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from advisor import units
 from advisor.calibrate.collection import BACK
@@ -107,7 +108,7 @@ def task_file(
         replica_count=quote.instance_count if is_service else 1,
         max_duration_s=None if is_service else deadline_s,
         max_usd_per_hour=None if max_usd is None else max_usd / quote.instance_count,
-        alternatives=tuple(_alternatives(recommendation, quote, engine=engine, gpus=gpus)),
+        alternatives=tuple(_alternatives(recommendation, quote, module=module, gpus=gpus)),
         image=image,
     )
     command = module.command(task)
@@ -118,7 +119,7 @@ def task_file(
         *module.comments(task),
         *(f"Check: {doubt}." for doubt in doubts),
     ]
-    text = task_text(task, engine=engine, comments=comments)
+    text = task_text(task, module=module, comments=comments)
     return TaskFile(text=text, command=command, notes=(*notes, *doubts))
 
 
@@ -142,11 +143,11 @@ def _doubts(quote: Quote, captured: Script | None, *, script_args: Sequence[str]
         yield f"the script reads outside this folder, which alone is copied: {', '.join(away[:_NAMED_PATHS])}{more}"
 
 
-def task_text(task: LaunchTask, *, engine: str, comments: Sequence[str]) -> str:
-    """Return the text of the task file, with comments on top."""
+def task_text(task: LaunchTask, *, module: ModuleType, comments: Sequence[str]) -> str:
+    """Return the text of the task file of an engine's module, with comments on top."""
     wrap = partial(textwrap.wrap, width=_COMMENT_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     wrapped = [line for comment in comments for line in wrap(comment)]
-    return yaml_text(engine_module(engine).task_values(task), comments=wrapped)
+    return yaml_text(module.task_values(task), comments=wrapped)
 
 
 def _script(source: str) -> Path:
@@ -204,10 +205,9 @@ def _first_launchable(
 
 
 def _alternatives(
-    recommendation: Recommendation, quote: Quote, *, engine: str, gpus: Mapping[str, Gpu]
+    recommendation: Recommendation, quote: Quote, *, module: ModuleType, gpus: Mapping[str, Gpu]
 ) -> Iterator[LaunchMachine]:
     """Yield, by rank, the machines of other types that run the same commands on as many devices as that of `quote`."""
-    module = engine_module(engine)
 
     def needs(other: Quote) -> tuple[object, ...]:
         install = torch_install(other.device, other.wheel)
@@ -246,7 +246,6 @@ def _prediction(quote: Quote, job: Job) -> Iterator[str]:
         yield "The machine is asked for by its GPU: compare what you are offered with the above before you confirm."
 
 
-_ENGINE = "skypilot"
 _IDLE_MINUTES = 10
 _VENV = "~/advise-venv"
 """SkyPilot's images have their own Python, which may be too old for this program."""
@@ -314,7 +313,7 @@ def _task(name: str, catalog: Catalog, *, program: Path, budget_s: float, today:
         f"hour as of {price.date}; some minutes of setup, and {units.format_duration(budget_s)} for each device.",
         *skypilot.comments(task),
     )
-    return FleetTask(name=task.name, text=task_text(task, engine=_ENGINE, comments=comments))
+    return FleetTask(name=task.name, text=task_text(task, module=skypilot, comments=comments))
 
 
 def _offers_of(name: str, catalog: Catalog) -> list[Offer]:

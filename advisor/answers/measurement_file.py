@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from io import StringIO
 from pathlib import Path
 from typing import TypeVar
@@ -29,11 +29,7 @@ def read_measurements(path: Path) -> tuple[Measurement, ...]:
     for step, line in steps:
         if not _RELEASE.fullmatch(step.torch):
             raise cell_error(path, line, "torch", found=step.torch, expected="it is a release of PyTorch, as 2.9")
-    columns = [field.name for field in fields(TimedStep)]
-    return tuple(
-        Measurement(**{name: getattr(step, name) for name in columns}, file=str(path), line=line)
-        for step, line in steps
-    )
+    return tuple(Measurement(**asdict(step), file=str(path), line=line) for step, line in steps)
 
 
 def read_rows(path: Path, kind: type[RowT]) -> list[tuple[RowT, int]]:
@@ -89,23 +85,21 @@ def _read_table(
 
 def source_of(measurement: Measurement) -> str:
     """Return the measurement's model as a source; a path is relative to the file's folder, else to the current one."""
-    kind = kind_of(measurement.model)
+    kind, file = kind_of(measurement.model), Path(measurement.file)
     if kind is not None and kind.scheme:
         reference = measurement.model.removeprefix(f"{kind.scheme}:")
-        return f"{kind.scheme}:{_found(reference, measurement)}" if kind.is_path else measurement.model
+        return f"{kind.scheme}:{_found(reference, file)}" if kind.is_path else measurement.model
     path, separator, name = measurement.model.partition("::")
-    return f"{_found(path, measurement)}{separator}{name}"
+    return f"{_found(path, file)}{separator}{name}"
 
 
 def source_beside(model: str, file: Path) -> str:
     """Return `hf:CONFIG.json` with the path relative to the file's folder, else to the current one."""
-    reference = model.removeprefix("hf:")
-    config = file.parent / reference
-    return f"hf:{config if config.exists() else reference}"
+    return f"hf:{_found(model.removeprefix('hf:'), file)}"
 
 
-def _found(path: str, measurement: Measurement) -> str:
-    beside = Path(measurement.file).parent / path
+def _found(path: str, file: Path) -> str:
+    beside = file.parent / path
     return str(beside) if beside.exists() else path
 
 

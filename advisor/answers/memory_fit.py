@@ -259,9 +259,7 @@ def device_memory(
         peak_bytes=float(total.mid[0]),
         peak_low_bytes=float(total.low[0]),
         peak_high_bytes=float(total.high[0]),
-        verdict=verdict_of(
-            low_bytes=float(total.low[0]), high_bytes=float(total.high[0]), memory_bytes=available_bytes
-        ),
+        verdict=verdict_of(total, memory_bytes=available_bytes),
         largest_batch=safe,
         largest_batch_at_most=at_most,
         terms=tuple(
@@ -290,7 +288,7 @@ def _remedy(changed: Remedied, *, peak_bytes: float, memory_bytes: float) -> Rem
         batch=changed.step.batch,
         peak_bytes=float(after.mid[0]),
         saved_bytes=peak_bytes - float(after.mid[0]),
-        verdict=verdict_of(low_bytes=float(after.low[0]), high_bytes=float(after.high[0]), memory_bytes=memory_bytes),
+        verdict=verdict_of(after, memory_bytes=memory_bytes),
         largest_batch=largest_batches(changed.step, memory_bytes=memory_bytes)[0],
         extra_flops_ratio=changed.extra_flops_ratio,
     )

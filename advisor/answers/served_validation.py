@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.answers.measurement_file import cell_error, family_of, has_column, read_rows, source_beside
+from advisor.answers.measurement_file import cell_error, family_of, read_rows, source_beside
 from advisor.catalog.find import find_device
+from advisor.cost.job import job_for
 from advisor.devices.named_device import split_cores
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.capability import gpu_device, whole_cpu_device
 from advisor.predict.served_pass import half_unit, known_of
 from advisor.question.served_model import as_served
-from advisor.records.answer import Z_90, Job
+from advisor.records.answer import Z_90
 from advisor.records.device import Device, Gpu
 from advisor.records.generation import Sampling, WeightFormat
 from advisor.records.measurement import FailedRow, Measurement, PredictedRow, ServedMode
@@ -83,11 +84,6 @@ class ServedRun:
                 yield name, seconds  # type: ignore[misc]  # the keys are those of ServedMode
 
 
-def is_served_table(path: Path) -> bool:
-    """Return whether the file has rows of served models: one of its columns is `prompt_tokens`."""
-    return has_column(path, "prompt_tokens")
-
-
 def read_served(path: Path) -> list[tuple[ServedRow, int]]:
     """Return the rows of a file of served models with their lines; raise `UsageError` for an invalid one."""
     rows = read_rows(path, ServedRow)
@@ -104,23 +100,22 @@ def prepare_served(
 ) -> list[ServedRun | FailedRow]:
     """Return the rows of the files with their devices and workloads, or the reason why one is missing."""
     rows = [(row, file, line) for file in files for row, line in read_served(file)]
-    requests = {
-        (file, row.model, row.prompt_tokens, row.output_tokens): ProfileRequest(
+    requests = [
+        ProfileRequest(
             source=source_beside(row.model, file),
             prompt_tokens=row.prompt_tokens,
             output_tokens=row.output_tokens,
             timeout_s=timeout_s,
         )
         for row, file, _ in rows
-    }
-    traced = trace_many(requests.values(), on_progress=on_progress)
+    ]
+    traced = trace_many(requests, on_progress=on_progress)
     prepared: list[ServedRun | FailedRow] = []
-    for row, file, line in rows:
-        found = traced[requests[file, row.model, row.prompt_tokens, row.output_tokens]]
+    for (row, file, line), request in zip(rows, requests, strict=True):
         try:
             device = served_device(row, catalog)
             options = Options(weights=row.weights, sampling=row.sampling)
-            workload, _ = as_served(workload_of(found), options, engines=catalog.engines)
+            workload, _ = as_served(workload_of(traced[request]), options, engines=catalog.engines)
             prepared.append(ServedRun(row=row, file=str(file), line=line, device=device, workload=workload))
         except AdvisorError as error:
             prepared.append(_failed(row, file, line, reason=error.message))
@@ -157,29 +152,23 @@ def predict_served_runs(runs: Sequence[ServedRun], catalog: Catalog) -> Iterator
 
 
 def _predicted(runs: Sequence[ServedRun], catalog: Catalog) -> Iterator[tuple[ServedRun, list[PredictedRow]]]:
+    workload = runs[0].workload
     devices = list({id(run.device): run.device for run in runs}.values())
     places = {id(device): place for place, device in enumerate(devices)}
     batches = np.array(sorted({run.row.concurrency for run in runs}), dtype=np.intp)
     ways = runs[0].row.tensor_parallel
     options = Options(tensor_parallel=ways if ways > 1 else None, precision="half", compile="compile")
     predictions = predict_on_all(
-        runs[0].workload,
+        workload,
         devices=devices,
         efficiencies=catalog.efficiencies,
         batches=batches,
         options=options,
-        job=_any_job(runs[0].workload),
+        job=job_for(workload, options),
     )
     for run in runs:
         at = (places[id(run.device)], int(np.searchsorted(batches, run.row.concurrency)))
         yield run, [_scored(run, predictions, at, mode, seconds) for mode, seconds in run.measured()]
-
-
-def _any_job(workload: Workload) -> Job:
-    return Job(
-        mode="inference", samples=1, epochs=None, steps=None, assumed=True, batch="1", precision="half", layout="nchw",
-        compile="compile", price="on_demand", generation=workload.generation,
-    )  # fmt: skip
 
 
 def _scored(

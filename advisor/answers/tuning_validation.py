@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.answers.accuracy_score import known_of
-from advisor.answers.measurement_file import family_of, has_column, read_rows, source_beside
+from advisor.answers.measurement_file import family_of, read_rows, source_beside
 from advisor.catalog.find import find_device
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.capability import gpu_device
@@ -90,11 +90,6 @@ class TuningRun:
         )
 
 
-def is_tuning_table(path: Path) -> bool:
-    """Return whether the file has fine-tuning runs: one of its columns is `finetune`."""
-    return has_column(path, "finetune")
-
-
 def read_tuning_runs(path: Path) -> list[tuple[TuningRow, int]]:
     """Return the rows of a file of fine-tuning runs with their lines; raise `UsageError` for an invalid one."""
     rows = read_rows(path, TuningRow)
@@ -130,13 +125,12 @@ def prepare_tuning_runs(
     traced = trace_many(requests, on_progress=on_progress)
     prepared: list[TuningRun | FailedRow] = []
     for (row, file, line), request in zip(rows, requests, strict=True):
-        found = traced[request]
         try:
             device = _device(row, catalog)
             precision = resolve_precision(row.precision, device)
             if precision is None:
                 raise UsageError(f"{row.device} does not run {row.precision}", hint="correct the row")
-            workload = _as_run(workload_of(found), row)
+            workload = _as_run(workload_of(traced[request]), row)
             run = TuningRun(row=row, file=str(file), line=line, device=device, workload=workload, precision=precision)
             prepared.append(run)
         except AdvisorError as error:
@@ -206,7 +200,6 @@ def predicted_peaks(runs: Sequence[TuningRun]) -> Iterator[PredictedPeak]:
             batches=np.array([float(row.batch)]),
             width=width_of(run.precision, run.workload),
         )
-        total = memory.total
         yield PredictedPeak(
             model=row.model,
             device=run.device.id,
@@ -214,11 +207,7 @@ def predicted_peaks(runs: Sequence[TuningRun]) -> Iterator[PredictedPeak]:
             line=run.line,
             measured_bytes=row.peak_bytes,
             allocated_bytes=float(memory.allocated[0]),
-            verdict=verdict_of(
-                low_bytes=float(total.low[0]),
-                high_bytes=float(total.high[0]),
-                memory_bytes=run.device.memory_bytes,
-            ),
+            verdict=verdict_of(memory.total, memory_bytes=run.device.memory_bytes),
         )
 
 

@@ -10,15 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.answers.accuracy_score import has_own_figures, known_of, score
-from advisor.answers.measurement_file import family_of, read_measurements, source_of
-from advisor.answers.served_validation import ServedRun, is_served_table, predict_served_runs, prepare_served
-from advisor.answers.tuning_validation import (
-    TuningRun,
-    is_tuning_table,
-    predict_tuning_runs,
-    predicted_peaks,
-    prepare_tuning_runs,
-)
+from advisor.answers.measurement_file import family_of, has_column, read_measurements, source_of
+from advisor.answers.served_validation import ServedRun, predict_served_runs, prepare_served
+from advisor.answers.tuning_validation import TuningRun, predict_tuning_runs, predicted_peaks, prepare_tuning_runs
 from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
@@ -92,8 +86,8 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
     "cpu" and "cuda:0" are those of this machine, with their calibrations. Raises `UsageError` for a file that is no
     table of measurements.
     """
-    served = [file for file in files if is_served_table(file)]
-    tuning = [file for file in files if is_tuning_table(file)]
+    served = [file for file in files if has_column(file, "prompt_tokens")]
+    tuning = [file for file in files if has_column(file, "finetune")]
     measurements = [one for file in files if file not in (*served, *tuning) for one in read_measurements(file)]
     catalog = catalog_of(options)
     here: dict[str, Device | None] = {}
@@ -102,19 +96,18 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
         here = {local.id: local.device for local in local_devices(machine, catalog)}
         catalog = with_calibrations(catalog, calibrations_in_force(machine, catalog).calibrations)
     prepared = prepare(measurements, catalog, timeout_s=options.timeout, here=here, on_progress=on_progress)
-    rows = predict_runs(prepared, catalog)
+    of_steps = predict_runs(prepared, catalog)
     of_service = prepare_served(served, catalog, timeout_s=options.timeout, on_progress=on_progress)
-    rows += predict_served_runs([run for run in of_service if isinstance(run, ServedRun)], catalog)
-    rows += [row for row in of_service if isinstance(row, FailedRow)]
     of_tuning = prepare_tuning_runs(tuning, catalog, timeout_s=options.timeout, on_progress=on_progress)
     tuned = [run for run in of_tuning if isinstance(run, TuningRun)]
-    rows += predict_tuning_runs(tuned, catalog)
-    rows += [row for row in of_tuning if isinstance(row, FailedRow)]
-    accuracy = score(
-        [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
-    )
+    predicted = [
+        *(row for row in of_steps if isinstance(row, PredictedRow)),
+        *predict_served_runs([run for run in of_service if isinstance(run, ServedRun)], catalog),
+        *predict_tuning_runs(tuned, catalog),
+    ]
+    failed = [row for row in (*of_steps, *of_service, *of_tuning) if isinstance(row, FailedRow)]
     return replace(
-        accuracy,
+        score(predicted, failed),
         peaks=tuple(predicted_peaks(tuned)),
         notes=(*overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())),
     )
@@ -274,7 +267,9 @@ def _predicted_or_failed(runs: Sequence[Run], catalog: Catalog) -> Iterable[Pred
 def _predicted(runs: Sequence[Run], catalog: Catalog) -> Iterable[PredictedRow | FailedRow]:
     asked, workload = runs[0].measurement, _measured_part(runs[0])
     devices = {run.device.id: run.device.device for run in runs}
-    without_own = [without_own_figures(device) for device in devices.values()]
+    without_own = [
+        replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0) for device in devices.values()
+    ]
     batches = np.array(sorted({run.measurement.batch for run in runs}), dtype=np.intp)
     predictions = predict(
         workload,
@@ -314,11 +309,6 @@ def _predicted(runs: Sequence[Run], catalog: Catalog) -> Iterable[PredictedRow |
             flops=float(flops[at]),
             usd_per_hour=run.device.usd_per_hour,
         )
-
-
-def without_own_figures(device: Device) -> Device:
-    """Return the device with its datasheet figures only."""
-    return replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
 
 
 def without_optimizer(workload: Workload) -> Workload:

@@ -148,11 +148,11 @@ def usable_bytes(device: Device, workload: Workload) -> float:
     return device.memory_bytes * (engine.usable_ratio(device.kind) if engine else 1.0)
 
 
-def verdict_of(*, low_bytes: float, high_bytes: float, memory_bytes: float) -> Verdict:
-    """Return "fits", "tight" or "does not fit" for a peak between `low_bytes` and `high_bytes`."""
-    if high_bytes <= memory_bytes:
+def verdict_of(peak: SpreadBytes, *, memory_bytes: float) -> Verdict:
+    """Return "fits", "tight" or "does not fit" for the peak of a step at one batch size."""
+    if peak.high[0] <= memory_bytes:
         return "fits"
-    return "tight" if low_bytes <= memory_bytes else "does not fit"
+    return "tight" if peak.low[0] <= memory_bytes else "does not fit"
 
 
 def _moment(

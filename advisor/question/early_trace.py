@@ -3,6 +3,7 @@
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.question.lengths import of_trace, traced_length
 from advisor.records.flag_values import is_recipe, is_workload_file, single_batch_of
 from advisor.records.options import Options, ScriptOptions
 from advisor.workload.input_spec import with_length
@@ -43,11 +44,8 @@ def request_of(
     With `--lengths` it is traced at sequences of `length`, by default at the longest.
     """
     inputs, sequence = options.input, options.sequence
-    if length is None and options.lengths is not None:
-        from advisor.question.lengths import of_trace, traced_length
-
-        lengths = of_trace(options)
-        length = None if lengths is None else traced_length(lengths)
+    if length is None and (lengths := of_trace(options)) is not None:
+        length = traced_length(lengths)
     if length is not None:
         batch = None  # sizes must be affine in the batch, and then one trace serves all batches
         if inputs:

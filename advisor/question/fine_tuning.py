@@ -6,7 +6,7 @@ from advisor.errors import UsageError
 from advisor.question.early_trace import gathers_half
 from advisor.records.flag_values import flag_name, is_given, is_workload_file
 from advisor.records.options import Options
-from advisor.records.workload import Operand, Workload
+from advisor.records.workload import Operand, StoredBytes, Workload
 from advisor.workload.sources import kind_of
 
 _TUNING_FIELDS = tuple(field.name for field in fields(Options) if field.metadata.get("is_of_fine_tuning"))
@@ -99,10 +99,9 @@ def _paged(workload: Workload) -> Workload:
     state_bytes = max(sum(line.optimizer_state.full[:1] + line.optimizer_state.other[:1]) for line in workload.memory)
     if not state_bytes:
         return workload
-    none = type(workload.memory[0].optimizer_state)()
     return replace(
         workload,
-        memory=tuple(replace(line, optimizer_state=none) for line in workload.memory),
+        memory=tuple(replace(line, optimizer_state=StoredBytes()) for line in workload.memory),
         inputs=(*workload.inputs, Operand(shape=(2 * round(state_bytes),), dtype="uint8")),
         assumptions=(*workload.assumptions, "the optimizer's state is paged in from host memory and back in each step"),
     )

@@ -12,10 +12,12 @@ from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.calibrate.store import Stored
 from advisor.catalog.find import device_ids
 from advisor.catalog.overlay import load_catalog
+from advisor.cost.job import SIZES
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.early_trace import request_of
 from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
+from advisor.question.lengths import at_batches, check_lengths, of_trace, sequence_of, settled
 from advisor.question.recipe import resolved
 from advisor.question.record import Question, TraceAt
 from advisor.question.served_model import as_served, check_generation
@@ -33,8 +35,6 @@ from advisor.workload.summary import group_rows, summarize
 
 MAX_DEVICES = 6
 """The most devices that `--on` may name: side by side, each needs columns of its own."""
-_SIZES = frozenset({"samples", "tokens", "epochs", "requests_per_day"})
-"""The fields that say how large the job is."""
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 
 ReadMachine = Callable[[], Machine]
@@ -99,14 +99,9 @@ def question_from_source(
         workload = started.workload()
     at_lengths, longest = _at_lengths(workload, source, options), None
     if at_lengths is not None:
-        from advisor.question.lengths import sequence_of
-
         longest = sequence_of(workload)
         workload = at_lengths(batch or workload.batch)
-    if options.lengths is not None:
-        from advisor.question.lengths import settled
-
-        workload, options = settled(workload, options, longest=longest)
+    workload, options = settled(workload, options, longest=longest)
     if isinstance(options, ScriptOptions):
         workload, options = as_script(workload, options)
     workload = replace(workload, assumptions=(*workload.assumptions, *recipe_notes))
@@ -129,7 +124,9 @@ def question_from_source(
         trace_fused=(lambda: _traced(request_at(batch, "fused")))
         if kind and kind.has_attention_forms and at_lengths is None
         else None,
-        trace_chunked=(lambda: _traced(request_of(source, chunked, batch=batch))) if can_chunk else None,
+        trace_chunked=(lambda: as_fine_tuned(_traced(request_of(source, chunked, batch=batch)), options)[0])
+        if can_chunk
+        else None,
     )
 
 
@@ -153,8 +150,6 @@ def question_of(
     check_coverage(workload, options)
     workload, options = as_served(workload, options, engines=catalog.engines)
     workload, options = as_fine_tuned(workload, options)
-    if trace_chunked is not None:
-        trace_chunked = partial(_as_fine_tuned, trace_chunked, options)
     options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
     return Question(
@@ -170,10 +165,6 @@ def question_of(
     )
 
 
-def _as_fine_tuned(trace: Callable[[], Workload], options: Options) -> Workload:
-    return as_fine_tuned(trace(), options)[0]
-
-
 def _traced(request: ProfileRequest) -> Workload:
     with SourceTrace.start(request) as trace:
         return trace.workload()
@@ -184,10 +175,6 @@ def _at_lengths(first: Workload, source: str, options: Options) -> TraceAt | Non
 
     `first` is the trace at the longest.
     """
-    if options.lengths is None:
-        return None
-    from advisor.question.lengths import at_batches, of_trace
-
     lengths = of_trace(options)
     return None if lengths is None else at_batches(first, options, lengths, partial(_traced_at, source, options))
 
@@ -272,8 +259,6 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
     check_generation(source, options, run=run)
     check_fine_tuning(source, options, run=run)
     if options.lengths is not None:
-        from advisor.question.lengths import check_lengths
-
         check_lengths(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
@@ -308,7 +293,7 @@ def as_script(workload: Workload, options: ScriptOptions) -> tuple[Workload, Opt
         "loader_s_per_sample": script.loader_s_per_sample,
         "loader_workers": script.worker_count,
     }
-    if workload.mode == "training" and script.sample_count is not None and not options.given & _SIZES:
+    if workload.mode == "training" and script.sample_count is not None and not options.given.intersection(SIZES):
         own["samples"] = script.sample_count
     if "precision" in options.given:
         workload = replace(workload, script=replace(script, gpu_precision=None, cpu_precision=None))

@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 from advisor.errors import TraceError, UsageError
@@ -60,26 +60,18 @@ class Lengths:
 
     def quantile(self, share: float) -> int:
         """Return the shortest length that at least this share of the samples does not exceed."""
-        wanted, seen = share * sum(self.counts.values()), 0
-        for length, count in self.counts.items():
-            seen += count
-            if seen >= wanted:
-                return length
-        return self.longest
+        wanted = share * sum(self.counts.values())
+        reached = zip(self.counts, accumulate(self.counts.values()), strict=True)
+        return next((length for length, seen in reached if seen >= wanted), self.longest)
 
     def longest_of(self, batch: int) -> dict[int, float]:
         """Return the probability that each length is the longest of `batch` samples drawn at random.
 
         The longest is at most x if all are: (share of samples up to x)^batch.
         """
-        total, seen, before = sum(self.counts.values()), 0, 0.0
-        chances = {}
-        for length, count in self.counts.items():
-            seen += count
-            until = (seen / total) ** batch
-            chances[length] = until - before
-            before = until
-        return chances
+        total = sum(self.counts.values())
+        until = [(seen / total) ** batch for seen in accumulate(self.counts.values())]
+        return {length: end - start for length, (start, end) in zip(self.counts, pairwise([0.0, *until]), strict=True)}
 
 
 def read_lengths(text: str) -> Lengths:
@@ -123,6 +115,8 @@ def _log_normal(mean: float, p95: float, *, text: str) -> Lengths:
 
     ln mean = m + s^2 / 2 and ln p95 = m + z s, so s^2 / 2 - z s + ln(p95 / mean) = 0, of which s is the smaller root.
     """
+    from statistics import NormalDist  # late, because every command imports this module
+
     normal = NormalDist()
     z, apart = normal.inv_cdf(0.95), math.log(p95 / mean) if mean else -1.0
     if not 0 <= apart <= z * z / 2:
@@ -216,12 +210,10 @@ def at_batches(
     lengths = _as_taken(lengths, actual)
     top = actual - 1 + actual % 2
     apart = (top // 3) // _STEP * _STEP or max(1, top // 3)
-    others = [top - apart, top - 2 * apart]
-    if top != actual:
-        highest, *lower = trace_at_length([top, *others])
-    else:
-        highest, lower = first, list(trace_at_length(others))
-    traced = dict(zip((top, *others), (highest, *lower), strict=True))
+    sizes = [top, top - apart, top - 2 * apart]
+    missing = [size for size in sizes if size != actual]
+    known = {actual: first, **dict(zip(missing, trace_at_length(missing), strict=True))}
+    traced = {size: known[size] for size in sizes}
     line = _Line(traced, longest=first)
     how = "packed without padding" if options.packing else _padded(lengths, sorted({1, first.batch, 256}))
     note = _note(lengths, f"{how}; memory for the longest")

@@ -281,8 +281,8 @@ class BatchPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSweep:
-    """Throughput and cost over the batch size on the offer `id`; the ranking uses `batch`."""
+class SweptMachine:
+    """The machine of the offer `id`, over which something is varied."""
 
     id: str
     provider: str
@@ -290,6 +290,12 @@ class BatchSweep:
     device: QuotedDevice
     precision: Precision
     usd_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSweep(SweptMachine):
+    """Throughput and cost over the batch size on the offer `id`; the ranking uses `batch`."""
+
     batch: int
     device_memory_bytes: float
     points: tuple[BatchPoint, ...]
@@ -315,18 +321,12 @@ class MachinePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineSweep:
+class MachineSweep(SweptMachine):
     """Time and cost over the number of machines of the offer `id`; the ranking uses `instance_count`.
 
     Each point has its best plan and batch. Numbers of machines on which the step does not fit are left out.
     """
 
-    id: str
-    provider: str
-    instance: str
-    device: QuotedDevice
-    precision: Precision
-    usd_per_hour: float
     instance_count: int
     device_memory_bytes: float
     points: tuple[MachinePoint, ...]
@@ -353,15 +353,9 @@ class ContextPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextSweep:
+class ContextSweep(SweptMachine):
     """How many users the machine of the offer `id` serves at each length of context."""
 
-    id: str
-    provider: str
-    instance: str
-    device: QuotedDevice
-    precision: Precision
-    usd_per_hour: float
     points: tuple[ContextPoint, ...]
 
 

@@ -99,7 +99,6 @@ class TimedOperator:
 class Timings:
     """All timings within the time budget.
 
-    - `planned_count`: operators that were planned
     - `others_cpu_count`: CPUs that other processes kept busy during the timings
     - `is_interrupted`: the user pressed Ctrl-C
     """

@@ -225,7 +225,7 @@ class Prior:
     log_sigma: float = 0.5
 
 
-def _fitted(
+def fitted(
     default: Any = MISSING, *, gpu: Prior | None = None, cpu: Prior | None = None, by_precision: bool = False
 ) -> Any:
     """Make the field of a coefficient that fits determine on these kinds of devices, once or for each precision."""
@@ -301,45 +301,45 @@ class Efficiency:
     precision: str
     families: Mapping[str, FamilyEfficiency]
     # Hosts of 2020, which bound most rows, are slower.
-    dispatch_s: float = _fitted(gpu=Prior(35e-6, 5e-6, 80e-6, 0.1), cpu=Prior(2e-6, 2e-7, 3e-5))
-    backward_dispatch_s: float = _fitted(gpu=Prior(35e-6, 5e-6, 80e-6))
-    launch_s: float = _fitted(gpu=Prior(4e-6, 1e-6, 2e-5), cpu=Prior(2e-6, 2e-7, 3e-5))
+    dispatch_s: float = fitted(gpu=Prior(35e-6, 5e-6, 80e-6, 0.1), cpu=Prior(2e-6, 2e-7, 3e-5))
+    backward_dispatch_s: float = fitted(gpu=Prior(35e-6, 5e-6, 80e-6))
+    launch_s: float = fitted(gpu=Prior(4e-6, 1e-6, 2e-5), cpu=Prior(2e-6, 2e-7, 3e-5))
     device_log_spread: float
-    compiled_dispatch_s: float = _fitted(0.0, gpu=Prior(8e-6, 2e-6, 4e-5), cpu=Prior(2e-6, 2e-7, 3e-5))
+    compiled_dispatch_s: float = fitted(0.0, gpu=Prior(8e-6, 2e-6, 4e-5), cpu=Prior(2e-6, 2e-7, 3e-5))
     unseen_log_spread: float = 0.0
     workload_log_spread: float = 0.0
     backward_log_spread: float = 0.0
     compiled_log_spread: float = 0.0
     host_log_spread: float = 0.0
     other_vendor_log_spread: float = 0.0
-    join_s: float = _fitted(0.0, cpu=Prior(2e-6, 1e-8, 4e-5, 0.7))
+    join_s: float = fitted(0.0, cpu=Prior(2e-6, 1e-8, 4e-5, 0.7))
     # 40 us beyond a small convolution's work on a Granite Rapids, oneDNN in torch 2.13.
-    library_s: float = _fitted(0.0, cpu=Prior(4e-5, 1e-6, 2e-4, 0.7))
-    overlap_ratio: float = _fitted(1.0, gpu=Prior(0.6, 0.2, 1.0), cpu=Prior(0.6, 0.2, 1.0))
+    library_s: float = fitted(0.0, cpu=Prior(4e-5, 1e-6, 2e-4, 0.7))
+    overlap_ratio: float = fitted(1.0, gpu=Prior(0.6, 0.2, 1.0), cpu=Prior(0.6, 0.2, 1.0))
     # Tensor cores use larger tiles than vector units.
-    edge_ramp: float = _fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
-    depth_ramp: float = _fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
+    edge_ramp: float = fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
+    depth_ramp: float = fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
     tile_rows: float = 128.0
     tile_columns: float = 128.0
-    wave_ratio: float = _fitted(0.0, gpu=Prior(0.5, 0.05, 1.0))
+    wave_ratio: float = fitted(0.0, gpu=Prior(0.5, 0.05, 1.0))
     # 2.25: F(2 x 2, 3 x 3), Lavin and Gray 2016
-    winograd_speedup: float = _fitted(1.0, gpu=Prior(1.6, 1.0, 2.25))
-    nchw_transposed_ratio: float = _fitted(0.0, gpu=Prior(0.27, 0.02, 1.0), cpu=Prior(0.5, 0.02, 1.0))
+    winograd_speedup: float = fitted(1.0, gpu=Prior(1.6, 1.0, 2.25))
+    nchw_transposed_ratio: float = fitted(0.0, gpu=Prior(0.27, 0.02, 1.0), cpu=Prior(0.5, 0.02, 1.0))
     bias_pass_ratio: float = 0.0
-    repack_ratio: float = _fitted(0.0, cpu=Prior(0.7, 0.02, 2.0))
-    cast_ratio: float = _fitted(1.0, gpu=Prior(0.5, 0.02, 1.0))
+    repack_ratio: float = fitted(0.0, cpu=Prior(0.7, 0.02, 2.0))
+    cast_ratio: float = fitted(1.0, gpu=Prior(0.5, 0.02, 1.0))
     # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; the start lies between that and the
     # start of depthwise gradients.
-    direct_ratio: float = _fitted(1.0, gpu=Prior(0.034, 0.002, 1.0, 1.0))
-    cache_kept_ratio: float = _fitted(0.0, gpu=Prior(0.3, 0.02, 1.0))
-    narrow_product_ratio: float = _fitted(0.0, gpu=Prior(0.95, 0.5, 1.1, 0.1))
-    power_exponent: float = _fitted(0.0, gpu=Prior(0.75, 0.4, 1.2, 0.08))
+    direct_ratio: float = fitted(1.0, gpu=Prior(0.034, 0.002, 1.0, 1.0))
+    cache_kept_ratio: float = fitted(0.0, gpu=Prior(0.3, 0.02, 1.0))
+    narrow_product_ratio: float = fitted(0.0, gpu=Prior(0.95, 0.5, 1.1, 0.1))
+    power_exponent: float = fitted(0.0, gpu=Prior(0.75, 0.4, 1.2, 0.08))
     # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52.
-    clock_ratio: float = _fitted(1.0, gpu=Prior(1.12, 1.0, 1.25, 0.03))
-    narrow_tensor_speedup: float = _fitted(1.0, gpu=Prior(1.1, 1.0, 1.4, 0.15))
-    shared_issue_ratio: float = _fitted(1.0, gpu=Prior(0.7, 0.5, 1.0, 0.3))
+    clock_ratio: float = fitted(1.0, gpu=Prior(1.12, 1.0, 1.25, 0.03))
+    narrow_tensor_speedup: float = fitted(1.0, gpu=Prior(1.1, 1.0, 1.4, 0.15))
+    shared_issue_ratio: float = fitted(1.0, gpu=Prior(0.7, 0.5, 1.0, 0.3))
     # AMX multiplies two tiles while a core loads about one, from L2 at 48 of 64 bytes per cycle.
-    matrix_unit_ratio: float = _fitted(1.0, cpu=Prior(0.6, 0.1, 1.0, 0.3))
+    matrix_unit_ratio: float = fitted(1.0, cpu=Prior(0.6, 0.1, 1.0, 0.3))
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
     operator_ratios: Mapping[str, float] = field(default_factory=dict)

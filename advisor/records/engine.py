@@ -1,18 +1,13 @@
 """Defines how an inference engine serves a language model: its limits, and what a pass costs beside the kernels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from advisor.records.device import Device, DeviceKind, Prior
+from advisor.records.device import Device, DeviceKind, Prior, fitted
 
 EngineIsa = Literal["gpu", "amx", "avx512_bf16", "avx512", "avx2", "arm"]
 """The instruction sets for which an engine has kernels of their own; "gpu" for all GPUs."""
-
-
-def _fitted(gpu: Prior | None, cpu: Prior | None) -> Any:
-    """Make the field of a coefficient with its priors on GPUs and on CPUs; None: it is the default there."""
-    return field(default=0.0, metadata={"gpu": gpu, "cpu": cpu})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +32,20 @@ class PassCosts:
     - `fitted_on`, `fitted_generations`: devices in the fit, and their generations
     """
 
-    memory_ratio: float = _fitted(Prior(1.0, 0.7, 1.15, 0.1), Prior(1.0, 0.5, 1.6, 0.25))
-    compute_ratio: float = _fitted(Prior(0.7, 0.3, 1.1, 0.3), Prior(0.3, 0.03, 1.1, 0.7))
-    token_ramp: float = _fitted(Prior(16.0, 1.0, 128.0, 0.7), Prior(2.0, 0.05, 64.0, 1.0))
-    attention_ratio: float = _fitted(Prior(0.4, 0.05, 1.0, 0.5), Prior(0.1, 0.003, 1.0, 1.0))
-    overlap_ratio: float = _fitted(Prior(0.6, 0.2, 1.0, 0.3), Prior(0.6, 0.1, 1.0, 0.3))
-    kernel_s: float = _fitted(Prior(3.5e-6, 1e-6, 1e-5, 0.3), Prior(1e-5, 1e-6, 1e-4, 0.7))
-    kernel_core_s: float = _fitted(None, Prior(1e-5, 1e-7, 1e-3, 1.0))
-    pass_s: float = _fitted(Prior(1e-4, 1e-5, 2e-3, 0.7), Prior(1e-3, 1e-4, 1e-2, 0.7))
-    request_s: float = _fitted(Prior(1e-5, 1e-6, 2e-4, 0.7), Prior(1e-4, 1e-6, 5e-3, 1.0))
-    sampling_s: float = _fitted(Prior(2e-4, 1e-5, 2e-3, 0.7), Prior(5e-4, 1e-5, 1e-2, 1.0))
-    million_logits_s: float = _fitted(Prior(3e-5, 1e-6, 1e-3, 1.0), Prior(3e-2, 1e-3, 3e-1, 1.0))
-    first_token_s: float = _fitted(Prior(8e-3, 1e-3, 5e-2, 0.5), Prior(8e-3, 1e-3, 1e-1, 0.7))
-    prompt_token_s: float = _fitted(Prior(8e-6, 1e-6, 5e-5, 0.5), Prior(8e-6, 1e-6, 1e-4, 0.7))
-    all_reduce_s: float = _fitted(Prior(5e-6, 1e-6, 5e-5, 0.7), None)
+    memory_ratio: float = fitted(0.0, gpu=Prior(1.0, 0.7, 1.15, 0.1), cpu=Prior(1.0, 0.5, 1.6, 0.25))
+    compute_ratio: float = fitted(0.0, gpu=Prior(0.7, 0.3, 1.1, 0.3), cpu=Prior(0.3, 0.03, 1.1, 0.7))
+    token_ramp: float = fitted(0.0, gpu=Prior(16.0, 1.0, 128.0, 0.7), cpu=Prior(2.0, 0.05, 64.0, 1.0))
+    attention_ratio: float = fitted(0.0, gpu=Prior(0.4, 0.05, 1.0, 0.5), cpu=Prior(0.1, 0.003, 1.0, 1.0))
+    overlap_ratio: float = fitted(0.0, gpu=Prior(0.6, 0.2, 1.0, 0.3), cpu=Prior(0.6, 0.1, 1.0, 0.3))
+    kernel_s: float = fitted(0.0, gpu=Prior(3.5e-6, 1e-6, 1e-5, 0.3), cpu=Prior(1e-5, 1e-6, 1e-4, 0.7))
+    kernel_core_s: float = fitted(0.0, cpu=Prior(1e-5, 1e-7, 1e-3, 1.0))
+    pass_s: float = fitted(0.0, gpu=Prior(1e-4, 1e-5, 2e-3, 0.7), cpu=Prior(1e-3, 1e-4, 1e-2, 0.7))
+    request_s: float = fitted(0.0, gpu=Prior(1e-5, 1e-6, 2e-4, 0.7), cpu=Prior(1e-4, 1e-6, 5e-3, 1.0))
+    sampling_s: float = fitted(0.0, gpu=Prior(2e-4, 1e-5, 2e-3, 0.7), cpu=Prior(5e-4, 1e-5, 1e-2, 1.0))
+    million_logits_s: float = fitted(0.0, gpu=Prior(3e-5, 1e-6, 1e-3, 1.0), cpu=Prior(3e-2, 1e-3, 3e-1, 1.0))
+    first_token_s: float = fitted(0.0, gpu=Prior(8e-3, 1e-3, 5e-2, 0.5), cpu=Prior(8e-3, 1e-3, 1e-1, 0.7))
+    prompt_token_s: float = fitted(0.0, gpu=Prior(8e-6, 1e-6, 5e-5, 0.5), cpu=Prior(8e-6, 1e-6, 1e-4, 0.7))
+    all_reduce_s: float = fitted(0.0, gpu=Prior(5e-6, 1e-6, 5e-5, 0.7))
     tpot_log_spread: float
     known_log_spread: float
     load_log_spread: float

@@ -122,7 +122,6 @@ class Check:
     """The result of one check.
 
     - `state`: "note" is information; "missing" means that ranking works without it; "fails" means that it does not
-    - `found`: what the check found
     - `remedy`: what the user can do, if anything
     """
 

@@ -72,6 +72,10 @@ def _tuning_flag(default: Any, help_text: str, *, metavar: str = "", parse: Call
     return field(default=default, metadata=metadata)
 
 
+_share = partial(units.parse_ratio, least=1e-3, most=1.0)
+"""Reads a share; smaller ones make no difference."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Hold the values of all flags. An empty tuple or None means no such limit."""
@@ -115,20 +119,19 @@ class Options:
         None,
         "speculative decoding: tokens drafted before each pass, which verifies them; needs --acceptance-rate",
         metavar="N",
-        parse=units.parse_count,
     )
     acceptance_rate: float | None = _serving_flag(
         None,
         "speculative decoding: probability that a drafted token is accepted if those before it are: 0.7 or 70%",
         metavar="RATIO",
-        parse=units.parse_share,
+        parse=_share,
     )
     draft_cost: float | None = _serving_flag(
         None,
         "speculative decoding: time of drafting one token relative to a pass of the model; by default drafts are "
         "looked up in no time (n-grams)",
         metavar="RATIO",
-        parse=units.parse_share,
+        parse=_share,
     )
     sampling: Sampling = _serving_flag(
         "truncated",
@@ -145,17 +148,14 @@ class Options:
         "fine-tune a published model as trainers do, with weights in bf16: full, lora (adapters beside frozen "
         "weights), or qlora (frozen weights in 4 bits); activations are recomputed",
     )
-    lora_rank: int = _tuning_flag(16, "rank of the adapters", metavar="N", parse=units.parse_count)
+    lora_rank: int = _tuning_flag(16, "rank of the adapters", metavar="N")
     lora_targets: tuple[str, ...] = _tuning_flag(
         ("auto",),
         "layers with adapters: auto (those that PEFT chooses), all-linear, or names such as q_proj,v_proj",
         metavar="auto|all-linear|NAME",
     )
     sequence: int | None = _tuning_flag(
-        None,
-        "tokens per sequence (hf: models), 2048 or the model's limit by default",
-        metavar="N",
-        parse=units.parse_count,
+        None, "tokens per sequence (hf: models), 2048 or the model's limit by default", metavar="N"
     )
     packing: bool = _tuning_flag(
         False,
@@ -282,7 +282,7 @@ class Options:
         0.7,
         "service: largest share of its capacity that the load may use: 0.7 or 70%, from 1% to 95%",
         metavar="RATIO",
-        parse=units.parse_utilization,
+        parse=partial(units.parse_ratio, least=units.LEAST_UTILIZATION, most=units.MOST_UTILIZATION),
     )
     max_ttft: TimeLimit | None = _serving_flag(
         None,

@@ -143,10 +143,6 @@ def no_kernels_text(missing: Iterable[str], generation: Generation | None, *, on
     return f"{generation.engine.name} has no kernels for {formats} on {on}"
 
 
-def _no_kernels(cause: Cause, generation: Generation | None) -> str:
-    return no_kernels_text(cause.missing_kernels, generation, on=cause.what)
-
-
 def _does_not_fit(cause: Cause, generation: Generation | None) -> str:
     if cause.batch is None:
         return "the batch cannot be divided among its GPUs as requested"
@@ -190,7 +186,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
         "needs {what} instead of PyTorch's own kernels; --device or --instance with its name ranks it"
     ),
     "no-device-profile": _always("{what}"),
-    "no-native-precision": _no_kernels,
+    "no-native-precision": lambda cause, generation: no_kernels_text(cause.missing_kernels, generation, on=cause.what),
     "not-measured": _always("only inference in bf16, without decoding, was measured on {what}"),
     "unknown-vcpus": _always("its number of vCPUs is not known, so the time to load data cannot be predicted"),
     "does-not-fit": _does_not_fit,

@@ -61,6 +61,4 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
 
 
 def _fits(changed: Remedied, memory_bytes: float) -> bool:
-    after = changed.step.peak
-    verdict = verdict_of(low_bytes=float(after.low[0]), high_bytes=float(after.high[0]), memory_bytes=memory_bytes)
-    return verdict != "does not fit"
+    return verdict_of(changed.step.peak, memory_bytes=memory_bytes) != "does not fit"

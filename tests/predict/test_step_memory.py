@@ -6,6 +6,7 @@ import pytest
 
 from advisor.predict.precision import Width
 from advisor.predict.step_memory import (
+    SpreadBytes,
     StepMemory,
     added,
     all_gradients,
@@ -143,7 +144,8 @@ def test_gradients_are_what_optimizers_write_of_the_parameters() -> None:
     ("memory_bytes", "expected"), [(99, "does not fit"), (100, "tight"), (119, "tight"), (120, "fits")]
 )
 def test_a_peak_is_tight_where_its_spread_holds_the_memory(memory_bytes: float, expected: str) -> None:
-    assert verdict_of(low_bytes=100, high_bytes=120, memory_bytes=memory_bytes) == expected
+    peak = SpreadBytes.between(np.array([100.0]), np.array([120.0]))
+    assert verdict_of(peak, memory_bytes=memory_bytes) == expected
 
 
 def test_every_part_says_where_it_comes_from() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from advisor.answers.ranking import rank
+from advisor.cost.job import SIZES
 from advisor.question.early_trace import request_of
 from advisor.question.from_source import as_script, question_from_source
 from advisor.records.options import Options, ScriptOptions
@@ -40,7 +41,7 @@ def test_what_the_user_gives_counts_also_where_it_is_the_default() -> None:
 
 @pytest.mark.parametrize(
     ("given", "samples"),
-    [({}, 3000), ({"samples": 50}, 50), ({"tokens": 1e6}, None), ({"requests_per_day": 10.0}, None)],
+    [({}, 3000), ({"samples": 50}, 50), *(({name: 10}, None) for name in SIZES if name != "samples")],
 )
 def test_the_job_is_what_the_script_trains_unless_the_user_gives_its_size(given: dict[str, Any], samples: int) -> None:
     _, options = as_script(STEP, ScriptOptions(**given, given=frozenset(given)))
