@@ -18,7 +18,7 @@ from advisor.catalog.yaml_text import yaml_text
 from advisor.cost.quotes import quoted_fields
 from advisor.errors import NothingFitsError, UsageError, did_you_mean
 from advisor.launch.engines import engine_module, skypilot
-from advisor.launch.launchable import instance_type_of
+from advisor.launch.launchable import own_type
 from advisor.launch.own_wheel import wheel_name
 from advisor.launch.packages import packages_of
 from advisor.launch.shell_lines import pip_install, torch_install
@@ -242,7 +242,7 @@ def _prediction(quote: Quote, job: Job) -> Iterator[str]:
         yield "No job size was given: your script takes as long as it takes."
     if quote.price_kind.startswith("commit"):
         yield "The price is that of a commitment, which you must hold."
-    if instance_type_of(quote.provider, quote.instance) is None:
+    if own_type(quote) is None:
         yield "The machine is asked for by its GPU: compare what you are offered with the above before you confirm."
 
 

@@ -11,7 +11,7 @@ from advisor.catalog.invariants import date_warnings
 from advisor.catalog.overlay import shipped_layer
 from advisor.catalog.parse import check_file, parse_catalog
 from advisor.cost.job import price_kind_of
-from advisor.cost.selection import OfferFilter, check_names, price_marks
+from advisor.cost.selection import check_names, offer_filter, price_marks
 from advisor.errors import UsageError, did_you_mean
 from advisor.records.options import Options
 from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, PriceKind
@@ -23,8 +23,8 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
     Raises `UsageError` for an unknown provider, region or device.
     """
     check_names(options, catalog.offers)
-    wanted = OfferFilter.of(replace(options, device=device_ids(catalog, options.device)))
-    within = [offer for offer in catalog.offers if wanted.why_excluded(offer) is None]
+    why_excluded = offer_filter(replace(options, device=device_ids(catalog, options.device)))
+    within = [offer for offer in catalog.offers if why_excluded(offer) is None]
     return tuple(
         sorted(
             _priced(within, options, kinds=(price_kind_of(options), "owned"), today=today),

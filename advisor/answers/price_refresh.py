@@ -25,7 +25,7 @@ from advisor.files.whole_file import write_whole
 from advisor.records.price import Catalog, Listing, Offer, PriceChange, Wanted
 from advisor.refresh import skypilot
 from advisor.refresh.client import Client
-from advisor.refresh.providers import fetch_listing, provider_module, providers
+from advisor.refresh.providers import provider_module, providers
 
 _LEAST_FOUND_RATIO = 0.8
 """A list with a smaller share of the expected rows was cut short, or its format has changed."""
@@ -81,11 +81,12 @@ def refresh_prices(
     `NetworkError` for a list that cannot be fetched or trusted, `UsageError` for a provider without one,
     `ProfileError` if the file is invalid already.
     """
-    provider_module(provider)
+    module = provider_module(provider)
 
     def fetch(wanted: Wanted) -> Listing:
         with make_client() as client:
-            return fetch_listing(provider, client, wanted)
+            listing: Listing = module.fetch(client, wanted)
+            return listing
 
     return _refreshed(provider, fetch, listed_on=today, command=provider, file=file, today=today, is_dry_run=is_dry_run)
 

@@ -1,4 +1,4 @@
-"""Reads devices, efficiencies, billing rules and price errors, and adds SpareCores' measurements to our devices."""
+"""Reads devices, efficiencies and the records of other files, and adds SpareCores' measurements to our devices."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -9,12 +9,10 @@ from typing import TypeVar, get_args
 from advisor.catalog.fields import RecordT, read_record
 from advisor.catalog.strict_yaml import Node, read_documents
 from advisor.errors import ProfileError, did_you_mean
-from advisor.records.billing import ExtraCosts
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 from advisor.records.engine import Engine, EngineIsa
 from advisor.records.generation import CacheFormat, WeightFormat
-from advisor.records.price import PriceErrors
 
 DeviceT = TypeVar("DeviceT", Gpu, Cpu)
 _MAY_BE_ZERO = (
@@ -128,20 +126,16 @@ def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstanc
     }
 
 
-def read_price_errors(file: Path) -> PriceErrors:
-    """Return the errors of listed prices; raise `ProfileError` at the first invalid value."""
+def read_single(record: type[RecordT], file: Path | None, *, zero_allowed: Collection[str] = ()) -> RecordT | None:
+    """Return the one record of a file, or None without a file; raise `ProfileError` at the first invalid value."""
+    if file is None:
+        return None
     (root,) = _roots([file])
-    return read_record(PriceErrors, root, zero_allowed=("log_spread", "n"))
+    return read_record(record, root, zero_allowed=zero_allowed)
 
 
-def read_energy_file(record: type[RecordT], file: Path) -> RecordT:
-    """Return the power of GPUs or CPUs, or the grids; raise `ProfileError` at the first invalid value."""
-    (root,) = _roots([file])
-    return read_record(record, root)
-
-
-def read_by_provider(record: type[RecordT], file: Path, *, zero_allowed: Collection[str] = ()) -> dict[str, RecordT]:
-    """Return the record of each provider in the file; raise `ProfileError` at the first invalid value."""
+def read_by_key(record: type[RecordT], file: Path | None, *, zero_allowed: Collection[str] = ()) -> dict[str, RecordT]:
+    """Return the record of each key of the file; raise `ProfileError` at the first invalid value."""
     return {entry.key: read_record(record, entry, zero_allowed=zero_allowed) for entry in _entries(file)}
 
 
@@ -149,12 +143,6 @@ def _add(device: DeviceT, devices: dict[str, DeviceT], root: Node) -> None:
     if device.id in devices:
         raise root["id"].error(f"{device.id!r} is already the id of another file", hint="use a different id")
     devices[device.id] = device
-
-
-def read_extra_costs(file: Path) -> ExtraCosts:
-    """Return the prices of disks and egress, and the size of the packages for GPUs."""
-    (root,) = _roots([file])
-    return read_record(ExtraCosts, root, zero_allowed=("usd_per_month", "usd_per_tb", "free_bytes"))
 
 
 def _roots(files: Iterable[Path]) -> Iterator[Node]:

@@ -99,22 +99,19 @@ def with_electricity(offers: Iterable[Offer], *, gpus: Mapping[str, Gpu], energy
 
     A ranking replaces it with that at the power of the step. Raises `ProfileError` if the power is not known.
     """
-    return [
-        offer
-        if offer.electricity_usd_per_kwh is None
-        else _with_electricity(offer, offer.electricity_usd_per_kwh, gpus=gpus, energy=energy)
-        for offer in offers
-    ]
+    return [_with_electricity(offer, gpus=gpus, energy=energy) for offer in offers]
 
 
-def _with_electricity(offer: Offer, usd_per_kwh: float, *, gpus: Mapping[str, Gpu], energy: EnergyData) -> Offer:
+def _with_electricity(offer: Offer, *, gpus: Mapping[str, Gpu], energy: EnergyData) -> Offer:
+    if offer.electricity_usd_per_kwh is None:
+        return offer
     tdp_w = gpus[offer.gpu].tdp_w if offer.gpu else 0.0
     if tdp_w is None or energy.cpu is None or (offer.gpu and energy.gpu is None) or offer.vcpus is None:
         message = f"the power of {offer.gpu or offer.cpu} is not known, or the machine has no vcpus"
         raise ProfileError(message, where=offer.id, hint="add `power_w: 550`, the watts of the machine under load")
     gpu_w = offer.gpu_count * tdp_w * energy.gpu.most_ratio if energy.gpu else 0.0
     watts = gpu_w + offer.vcpus / offer.usual_threads_per_core * energy.cpu.of(offer.cpu).busy_w_per_core
-    running = watts / _WATTS_PER_KW * usd_per_kwh
+    running = watts / _WATTS_PER_KW * offer.electricity_usd_per_kwh
     prices = tuple(
         replace(
             price,

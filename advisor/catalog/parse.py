@@ -5,18 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from advisor.catalog.device_files import (
     MeasuredInstance,
-    read_by_provider,
+    read_by_key,
     read_cpus,
     read_efficiencies,
-    read_energy_file,
     read_engines,
-    read_extra_costs,
     read_gpus,
     read_measured_instances,
-    read_price_errors,
+    read_single,
     with_reported_names,
 )
 from advisor.catalog.fields import base_unit
@@ -35,6 +34,9 @@ from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 from advisor.records.energy import CpuPowers, EnergyData, GpuPower, Grids
 from advisor.records.engine import Engine
 from advisor.records.price import ApiPrice, Catalog, PriceErrors, PriceSource
+
+_FREE = ("usd_per_month", "usd_per_tb", "free_bytes")
+"""Extra costs that may be 0."""
 
 
 def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
@@ -62,26 +64,21 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         for efficiency in read_efficiencies(layer.efficiencies):
             efficiencies.setdefault(_holds_for(efficiency), efficiency)
         engines = read_engines(layer.engines) | engines
-        if layer.billing is not None:
-            rules = read_by_provider(BillingRule, layer.billing, zero_allowed=("minimum_s",)) | rules
-        if layer.extra_costs is not None:
-            theirs = read_extra_costs(layer.extra_costs)
+        rules = read_by_key(BillingRule, layer.billing, zero_allowed=("minimum_s",)) | rules
+        if theirs := read_single(ExtraCosts, layer.extra_costs, zero_allowed=_FREE):
             extra_costs = ExtraCosts(
                 disks={**theirs.disks, **extra_costs.disks},
                 egress={**theirs.egress, **extra_costs.egress},
                 gpu_packages=extra_costs.gpu_packages or theirs.gpu_packages,
             )
-        if layer.price_errors is not None and price_errors is None:
-            price_errors = read_price_errors(layer.price_errors)
-        if layer.price_sources is not None:
-            price_sources = read_by_provider(PriceSource, layer.price_sources) | price_sources
-        if layer.api_prices is not None:
-            api_prices = read_by_provider(ApiPrice, layer.api_prices) | api_prices
+        price_errors = price_errors or read_single(PriceErrors, layer.price_errors, zero_allowed=("log_spread", "n"))
+        price_sources = read_by_key(PriceSource, layer.price_sources) | price_sources
+        api_prices = read_by_key(ApiPrice, layer.api_prices) | api_prices
         energy = _with_energy_of(layer, energy)
         if layer.wheels is not None:
             wheels = read_torch_wheels(layer.wheels)
         if layer.measured is not None:
-            start_ups = read_by_provider(StartUp, layer.measured / "startup_times.yaml")
+            start_ups = read_by_key(StartUp, layer.measured / "startup_times.yaml")
             measured = read_measured_instances(layer.measured / "instances.yaml")
             cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
@@ -140,15 +137,14 @@ def _regions_of(energy: EnergyData) -> dict[str, set[str]]:
 
 def _with_energy_of(layer: Layer, energy: EnergyData) -> EnergyData:
     """Return the data on power and grids, completed by a lower layer; the first row of a region wins."""
-    gpu, cpu, grids = energy.gpu, energy.cpu, energy.grids
-    if layer.gpu_power is not None:
-        gpu = gpu or read_energy_file(GpuPower, layer.gpu_power)
-    if layer.cpu_power is not None:
-        cpu = cpu or read_energy_file(CpuPowers, layer.cpu_power)
-    if layer.grid is not None:
-        theirs = read_energy_file(Grids, layer.grid)
+    grids = energy.grids
+    if theirs := read_single(Grids, layer.grid):
         grids = replace(grids or theirs, regions={**theirs.regions, **(grids.regions if grids else {})})
-    return EnergyData(gpu=gpu, cpu=cpu, grids=grids)
+    return EnergyData(
+        gpu=energy.gpu or read_single(GpuPower, layer.gpu_power),
+        cpu=energy.cpu or read_single(CpuPowers, layer.cpu_power),
+        grids=grids,
+    )
 
 
 def _by_cpu(energy: EnergyData, cpus: Mapping[str, Cpu]) -> EnergyData:
@@ -184,7 +180,10 @@ def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceR
     return [*joined.owned, *rows], our_rows, joined
 
 
-_RECORDS = {"GPU": Gpu, "CPU": Cpu, "efficiency": Efficiency}
+_KINDS: Mapping[str, tuple[type[Gpu | Cpu | Efficiency], str]] = {
+    "GPU": (Gpu, "gpus"), "CPU": (Cpu, "cpus"), "efficiency": (Efficiency, "efficiencies")
+}  # fmt: skip
+"""The record in a file of each kind, and the field of a `Layer` for such files."""
 _PRICE_KEYS = frozenset(("provider", "instances", "sources", *TERM_KEYS))
 
 
@@ -205,20 +204,17 @@ def check_file(file: Path) -> tuple[str, Catalog | None]:
             f"one file has both {' and '.join(sorted(kinds))}", hint="use a separate file for each kind"
         )
     (kind,) = kinds
-    if kind == "GPU":
-        names = [gpu.name for gpu in read_gpus([file], measured=None).values()]
-        layer = Layer(name=str(file), gpus=(file,))
-    elif kind == "CPU":
-        names = [cpu.name for cpu in read_cpus([file], measured=None).values()]
-        layer = Layer(name=str(file), cpus=(file,))
-    else:
-        names = [f"{one.generation} {one.precision}" for one in read_efficiencies([file])]
-        layer = Layer(name=str(file), efficiencies=(file,))
-    return f"{kind}: {', '.join(names)}", parse_catalog([layer, shipped_layer()])
+    files: dict[str, Any] = {_KINDS[kind][1]: (file,)}
+    catalog = parse_catalog([Layer(name=str(file), **files), shipped_layer()])
+    names = (
+        f"{one.values['generation']} {one.values['precision']}" if kind == "efficiency" else one.values["name"]
+        for one in documents
+    )
+    return f"{kind}: {', '.join(names)}", catalog
 
 
 def _kind_of(document: Document) -> str:
     """Return the kind of file that has the most keys in common with the document."""
     keys = {base_unit(entry.key)[0] for entry in document.root.entries()}
-    known = {kind: {field.name for field in fields(record)} for kind, record in _RECORDS.items()}
+    known = {kind: {field.name for field in fields(record)} for kind, (record, _) in _KINDS.items()}
     return max({"prices": _PRICE_KEYS, **known}.items(), key=lambda entry: len(keys & entry[1]))[0]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from advisor.catalog.price_files import RENTED_KINDS, PriceRow
+from advisor.catalog.price_files import RENTED_KINDS, Machine, PriceRow
 from advisor.records.price import ListedPrice, ListedType, Listing, ListSource, PriceKind
 
 _LARGEST_CHANGE = 3.0
@@ -16,13 +16,13 @@ def listed_types(rows: list[PriceRow], *, gpu_ids: Mapping[str, str]) -> dict[st
     """Return the instance types in the rows of a file."""
     types = {}
     for row in rows:
-        machine = row.machine
+        machine = row.machine or Machine()
         types[row.instance] = ListedType(
             instance=row.instance,
-            vcpus=machine.vcpus if machine else None,
-            memory_bytes=machine.memory_bytes if machine else None,
-            gpu=gpu_ids.get(machine.gpu or "") if machine else None,
-            gpu_count=machine.gpu_count if machine else 1,
+            vcpus=machine.vcpus,
+            memory_bytes=machine.memory_bytes,
+            gpu=gpu_ids.get(machine.gpu or ""),
+            gpu_count=machine.gpu_count,
             tier=row.tier or "neocloud",
         )
     return types

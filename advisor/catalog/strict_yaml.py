@@ -183,11 +183,8 @@ class _Builder:
     def documents(self) -> Iterator[Document]:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
-                values, place = self._value(self._next(), depth=0)
+                values, place = self._value(next(self._events), depth=0)
                 yield Document(label=self._label, values=values, place=place)
-
-    def _next(self) -> Any:
-        return next(self._events)
 
     def _value(self, event: Any, *, depth: int, line: int | None = None) -> tuple[Any, _Place]:
         """Build the value that starts with `event`; its place is `line`, the line of its key, or its own line."""
@@ -199,19 +196,19 @@ class _Builder:
         below: dict[str | int, _Place] = {}
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
-            while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
                 item, below[len(items)] = self._value(event, depth=depth + 1)
                 items.append(item)
             return items, _Place(line=line, below=below)
         values: dict[str, Any] = {}
-        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             self._check(event, depth=depth + 1)
             if not isinstance(event, yaml.ScalarEvent):
                 raise self._error(event, "a key must be text", hint="put the key in quotes")
             key, key_line = event.value, _line_of(event)
             if key in values:
                 raise self._error(event, f"{key}: this key is repeated", hint="remove one of them")
-            values[key], below[key] = self._value(self._next(), depth=depth + 1, line=key_line)
+            values[key], below[key] = self._value(next(self._events), depth=depth + 1, line=key_line)
         return values, _Place(line=line, below=below)
 
     def _check(self, event: Any, *, depth: int) -> None:

@@ -163,7 +163,7 @@ def is_terms(document: Document) -> bool:
 def read_terms(document: Document) -> Terms:
     """Return the terms of one document; raise `ProfileError` at the first mistake."""
     root = document.root
-    if any(entry.key == "provider" for entry in root.entries()):
+    if "provider" in root:
         hint = "separate the terms and the prices by a line of three hyphens"
         raise root["provider"].error("prices and terms in one document", hint=hint)
     root.check_keys(TERM_KEYS)

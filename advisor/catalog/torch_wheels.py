@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.catalog.fields import read_record
-from advisor.catalog.strict_yaml import read_documents
+from advisor.catalog.device_files import read_by_key
 from advisor.records.device import Architecture, Cpu, Gpu
 from advisor.records.price import Offer, TorchWheel
 
@@ -75,8 +74,7 @@ class TorchWheels:
 
 def read_torch_wheels(file: Path) -> TorchWheels:
     """Return the releases of the file, newest first; raise `ProfileError` at the first mistake."""
-    entries = (entry for document in read_documents(file) for entry in document.root.entries())
-    releases = {entry.key: read_record(TorchRelease, entry) for entry in entries}
+    releases = read_by_key(TorchRelease, file)
     return TorchWheels(releases=dict(sorted(releases.items(), key=lambda item: _version(item[0]), reverse=True)))
 
 

@@ -21,7 +21,7 @@ def selection_at_hand(devices: Sequence[LocalDevice], *, offers: Iterable[Offer]
     """
     owned = [offer for offer in offers if offer.tier == "owned"]
     priced = tuple(_priced(local, local.device, owned=owned) for local in devices if local.device)
-    return Selection(priced=priced, may_win_count=len(priced), apart=(), rejected=())
+    return Selection(priced=priced, apart=(), rejected=())
 
 
 def fleet_at_hand(fleet: Fleet, devices: Sequence[LocalDevice]) -> Fleet:
@@ -33,12 +33,7 @@ def fleet_at_hand(fleet: Fleet, devices: Sequence[LocalDevice]) -> Fleet:
 
 def join(here: Selection, rented: Selection) -> Selection:
     """Return one selection of both, with the offers of this machine first."""
-    return Selection(
-        priced=(*here.priced, *rented.priced),
-        may_win_count=here.may_win_count + rented.may_win_count,
-        apart=rented.apart,
-        rejected=rented.rejected,
-    )
+    return replace(rented, priced=(*here.priced, *rented.priced))
 
 
 def join_fleets(here: Fleet, rented: Fleet) -> Fleet:

@@ -1,6 +1,6 @@
 """Lists which parts the cost of a job includes and which it leaves out."""
 
-from advisor.cost.disk_and_egress import egress_usd, storage_usd_per_month
+from advisor.cost.offer_terms import egress_usd, storage_usd_per_month
 from advisor.records.answer import CostPart, Job
 from advisor.records.billing import Billing
 from advisor.records.price import PricedOffer, PriceKind

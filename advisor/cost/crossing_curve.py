@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 from advisor.cost.by_kind import ByKind
-from advisor.cost.crossing_margin import Margin, cost_margin, margin_between, speed_margin
+from advisor.cost.crossing_margin import Margin, cost_margin, margin_between, ratio_of, speed_margin
 from advisor.cost.crossing_search import find_crossings
 from advisor.cost.quotes import quoted_fields
 from advisor.cost.service import requests_per_month
@@ -72,12 +72,11 @@ def parameter_curve(parameter: str, costs: Mapping[int, ByKind]) -> Curve:
 
 def folk_rule_of(pair: ByKind) -> FolkRule | None:
     """Compare price and speed of the CPU and the GPU; return None if one is missing or costs nothing."""
-    margin = _margin(pair)
-    cost_ratio = margin.ratio if margin else None
+    cost_ratio = ratio_of(_margin(pair))
     if cost_ratio is None:
         return None
     cpu, gpu = pair["cpu"], pair["gpu"]
-    speed_ratio = speed_margin(cpu, gpu).ratio
+    speed_ratio = ratio_of(speed_margin(cpu, gpu))
     if speed_ratio is None:
         return None
     return FolkRule(
@@ -95,12 +94,11 @@ def _margin(pair: ByKind) -> Margin | None:
 
 def point_of(place: int, pair: ByKind) -> CurvePoint:
     """Return the point of a curve at `place`."""
-    margin = _margin(pair)
     return CurvePoint(
         at=place,
         cpu=contender_of(pair["cpu"]) if "cpu" in pair else None,
         gpu=contender_of(pair["gpu"]) if "gpu" in pair else None,
-        cost_ratio=margin.ratio if margin else None,
+        cost_ratio=ratio_of(_margin(pair)),
     )
 
 

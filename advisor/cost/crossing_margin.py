@@ -7,30 +7,21 @@ their prices, are independent, so they add in squares.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 from advisor.records.answer import Z_90, Interval
 from advisor.records.break_even_curves import KindCost
 
+Margin: TypeAlias = Interval
+"""log(CPU amount / GPU amount): positive if the GPU is ahead, and infinite if only one of the two can do the job."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Margin:
-    """log(CPU amount / GPU amount), and the ends of its 90 % interval.
 
-    It is positive if the GPU is ahead, and infinite if only one of the two can do the job.
-    """
-
-    mid: float
-    low: float
-    high: float
-
-    @property
-    def ratio(self) -> Interval | None:
-        """Return the ratio of the CPU amount to the GPU amount; None if only one of the two can do the job."""
-        if not math.isfinite(self.mid):
-            return None
-        return Interval(mid=math.exp(self.mid), low=math.exp(self.low), high=math.exp(self.high))
+def ratio_of(margin: Margin | None) -> Interval | None:
+    """Return the ratio of the CPU amount to the GPU amount; None if at most one of the two can do the job."""
+    if margin is None or not math.isfinite(margin.mid):
+        return None
+    return Interval(mid=math.exp(margin.mid), low=math.exp(margin.low), high=math.exp(margin.high))
 
 
 def cost_margin(cpu: KindCost | None, gpu: KindCost | None) -> Margin | None:

@@ -28,33 +28,32 @@ def find_crossings(grid: Sequence[int], margin_at: MarginAt) -> tuple[Crossing, 
     curve shifted to the ends of its 90 % interval. A tie goes to the CPU.
     """
     known = cache(margin_at)
+
+    def value(place: int, end: _End) -> float:
+        """Return one end of the margin; not a number if neither device can do the job."""
+        margin = known(place)
+        return math.nan if margin is None else float(getattr(margin, end))
+
     places = [place for place in grid if known(place) is not None]
-    kinds = [_cheaper(known(place)) for place in places]
+    kinds: list[DeviceKind] = ["gpu" if value(place, "mid") > _TIE else "cpu" for place in places]
     return tuple(
-        _crossing(before=places[: index + 1], after=places[index + 1 :], cheaper=new, margin_at=known)
+        _crossing(before=places[: index + 1], after=places[index + 1 :], cheaper=new, value=value)
         for index, (old, new) in enumerate(pairwise(kinds))
-        if new is not None and old != new
+        if old != new
     )
 
 
-def _cheaper(margin: Margin | None, end: _End = "mid") -> DeviceKind | None:
-    """Return the cheaper kind at one end of the margin's interval."""
-    if margin is None:
-        return None
-    return "gpu" if getattr(margin, end) > _TIE else "cpu"
-
-
-def _crossing(*, before: Sequence[int], after: Sequence[int], cheaper: DeviceKind, margin_at: MarginAt) -> Crossing:
+def _crossing(
+    *, before: Sequence[int], after: Sequence[int], cheaper: DeviceKind, value: Callable[[int, _End], float]
+) -> Crossing:
     """Return the crossing to `cheaper` between the last place of `before` and the first of `after`."""
     optimistic, pessimistic = _OPTIMISTIC_AND_PESSIMISTIC[cheaper]
 
     def is_cheaper(place: int, end: _End) -> bool:
-        return _cheaper(margin_at(place), end) == cheaper
+        return value(place, end) > _TIE if cheaper == "gpu" else value(place, end) <= _TIE
 
     def first(outside: int, inside: int, end: _End) -> int:
-        return _first(
-            outside, inside, lambda place: is_cheaper(place, end), lambda place: _value(margin_at(place), end)
-        )
+        return _first(outside, inside, lambda place: is_cheaper(place, end), lambda place: value(place, end))
 
     at = first(before[-1], after[0], "mid")
     surely_more_expensive = next((place for place in reversed(before) if not is_cheaper(place, optimistic)), None)
@@ -65,11 +64,6 @@ def _crossing(*, before: Sequence[int], after: Sequence[int], cheaper: DeviceKin
         high=None if surely_cheaper is None else first(at, surely_cheaper, pessimistic),
         cheaper=cheaper,
     )
-
-
-def _value(margin: Margin | None, end: _End) -> float:
-    """Return one end of a margin; not a number if neither device can do the job."""
-    return math.nan if margin is None else float(getattr(margin, end))
 
 
 def _first(outside: int, inside: int, holds: Callable[[int], bool], value: Callable[[int], float]) -> int:

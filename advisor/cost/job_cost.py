@@ -1,5 +1,6 @@
 """Computes the time and the cost of a job on each offer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +21,8 @@ from advisor.records.prediction import FloatArray, IndexArray
 class JobCosts:
     """Time and cost of the job on each offer; all arrays are (offers,).
 
-    `job_s` runs from the request for the instance to the end of the job; for a service it is a month. The parts of the
-    cost add up to `job_usd`. An offer that cannot do the job has infinite time and cost.
+    `job_s` runs from the request for the instance to the end of the job; for a service it is a month. `parts_usd`,
+    by the fields of `CostParts`, add up to `job_usd`. An offer that cannot do the job has infinite time and cost.
     """
 
     job_s: FloatArray
@@ -29,14 +30,7 @@ class JobCosts:
     instance_count: FloatArray
     idle_ratio: FloatArray
     lost_s: FloatArray
-    compute_usd: FloatArray
-    start_up_usd: FloatArray
-    lost_work_usd: FloatArray
-    billing_increments_usd: FloatArray
-    idle_time_usd: FloatArray
-    storage_usd: FloatArray
-    egress_usd: FloatArray
-    tax_usd: FloatArray
+    parts_usd: Mapping[str, FloatArray]
 
 
 def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> JobCosts:
@@ -53,19 +47,20 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
     running_s = terms.start_up_s + working_s
     paid_s = billed_s(running_s, increment_s=terms.increment_s, minimum_s=terms.minimum_s)
     lost_s = _difference(working_s, compute_s)
-    nothing = np.zeros_like(step_s)
+    parts_s = {
+        "compute": compute_s,
+        "start_up": terms.start_up_s,
+        "lost_work": lost_s,
+        "billing_increments": _difference(paid_s, running_s),
+    }
     return _with_extras(
         terms,
+        {name: _usd(part_s * terms.machine_count, terms) for name, part_s in parts_s.items()},
         machine_s=paid_s * terms.machine_count,
         job_s=terms.wait_s + running_s,
         instance_count=terms.machine_count,
-        idle_ratio=nothing,
+        idle_ratio=np.zeros_like(step_s),
         lost_s=lost_s,
-        compute_usd=_usd(compute_s * terms.machine_count, terms),
-        start_up_usd=_usd(terms.start_up_s * terms.machine_count, terms),
-        lost_work_usd=_usd(lost_s * terms.machine_count, terms),
-        billing_increments_usd=_usd(_difference(paid_s, running_s) * terms.machine_count, terms),
-        idle_time_usd=nothing,
     )
 
 
@@ -86,36 +81,26 @@ def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, j
     counts = groups * terms.machine_count
     machine_s = counts * SECONDS_PER_MONTH
     rent_usd = _usd(machine_s, terms)
-    nothing = np.zeros_like(step_s)
     return _with_extras(
         terms,
+        {"compute": rent_usd * (1 - idle), "idle_time": np.where(is_possible, rent_usd, 0.0) * idle},
         machine_s=machine_s,
         job_s=np.where(is_possible, float(SECONDS_PER_MONTH), np.inf),
         instance_count=counts,
         idle_ratio=idle,
-        lost_s=nothing,
-        compute_usd=rent_usd * (1 - idle),
-        start_up_usd=nothing,
-        lost_work_usd=nothing,
-        billing_increments_usd=nothing,
-        idle_time_usd=np.where(is_possible, rent_usd, 0.0) * idle,
+        lost_s=np.zeros_like(step_s),
     )
 
 
-def _with_extras(terms: OfferTerms, *, machine_s: FloatArray, compute_usd: FloatArray, **parts: FloatArray) -> JobCosts:
-    """Add storage, egress and tax, and the total."""
-    rent_usd = sum((usd for name, usd in parts.items() if name.endswith("_usd")), start=compute_usd)
+def _with_extras(
+    terms: OfferTerms, rent_usd: Mapping[str, FloatArray], *, machine_s: FloatArray, **others: FloatArray
+) -> JobCosts:
+    """Add storage, egress and tax to the parts of the rent, and the total."""
     storage_usd = np.where(np.isfinite(machine_s), machine_s, 0.0) * terms.storage_usd_per_s
-    untaxed_usd = rent_usd + storage_usd + terms.egress_usd
+    untaxed = {**rent_usd, "storage": storage_usd, "egress": terms.egress_usd}
+    untaxed_usd = sum(untaxed.values(), start=np.zeros_like(machine_s))
     tax_usd = np.where(np.isfinite(untaxed_usd), untaxed_usd, 0.0) * terms.tax_ratio
-    return JobCosts(
-        job_usd=untaxed_usd + tax_usd,
-        compute_usd=compute_usd,
-        storage_usd=storage_usd,
-        egress_usd=terms.egress_usd,
-        tax_usd=tax_usd,
-        **parts,
-    )
+    return JobCosts(job_usd=untaxed_usd + tax_usd, parts_usd={**untaxed, "tax": tax_usd}, **others)
 
 
 def _usd(seconds: FloatArray, terms: OfferTerms) -> FloatArray:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 
 import numpy as np
 
-from advisor.cost.disk_and_egress import egress_usd, storage_usd_per_month
 from advisor.cost.interruptions import interruptions_per_s
 from advisor.cost.service import SECONDS_PER_MONTH
 from advisor.cost.start_up import StartUpTimes, start_up_of
@@ -66,17 +66,16 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         values = map(value, priced)
         return np.array([without if one is None else one for one in values], dtype=np.float64)
 
-    kinds = {(one.offer.provider, one.offer.gpu is not None) for one in priced}
-    start_ups = {
-        (name, is_gpu): start_up_of(name, billing, is_gpu=is_gpu, weight_bytes=job.weight_bytes)
-        for name, is_gpu in kinds
-    }
+    @cache
+    def start_up(provider: str, is_gpu: bool) -> StartUpTimes:
+        return start_up_of(provider, billing, is_gpu=is_gpu, weight_bytes=job.weight_bytes)
+
     rules, extras = billing.rules, billing.extras
     is_rented = column(lambda one: one.offer.tier != "owned" and not job.assumed)
     is_started = is_rented * (job.requests_per_day is None)
 
     def started(seconds: Callable[[StartUpTimes], float]) -> FloatArray:
-        return is_rented * column(lambda one: seconds(start_ups[one.offer.provider, one.offer.gpu is not None]))
+        return is_rented * column(lambda one: seconds(start_up(one.offer.provider, one.offer.gpu is not None)))
 
     return OfferTerms(
         usd_per_hour=column(lambda one: one.price.usd_per_hour),
@@ -104,6 +103,25 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         least_count=np.ones(len(priced)),
         electricity_usd_per_kwh=column(lambda one: one.offer.electricity_usd_per_kwh),
     )
+
+
+def storage_usd_per_month(provider: str, *, billing: Billing, job: Job) -> float | None:
+    """Return the price of one machine's disk, larger where the weights need more; None if it is not known."""
+    disk = billing.extra_costs.disks.get(provider)
+    if billing.extras.storage_usd_per_month is not None or disk is None:
+        return billing.extras.storage_usd_per_month
+    return disk.usd_per_month * max(1.0, job.weight_bytes / disk.size_bytes)
+
+
+def egress_usd(provider: str, *, billing: Billing, job: Job) -> float | None:
+    """Return the price of taking the job's results out of the cloud; None if it is not known.
+
+    Training takes the trained weights out once. The results of inference are not known: a label, or a whole image.
+    """
+    egress = billing.extra_costs.egress.get(provider)
+    if billing.extras.egress_usd is not None or egress is None or job.mode == "inference":
+        return billing.extras.egress_usd
+    return max(0.0, job.weight_bytes - egress.free_bytes) / 1e12 * egress.usd_per_tb
 
 
 def latest_starts_s(

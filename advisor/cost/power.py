@@ -7,6 +7,7 @@ import numpy as np
 
 from advisor.cost.job_cost import JobCosts
 from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.service import of_plans
 from advisor.records.answer import Job
 from advisor.records.device import Device
 from advisor.records.energy import CpuPowers, EnergyData, GpuPower, Grid, Watts
@@ -15,7 +16,7 @@ from advisor.records.price import Offer, PricedOffer
 
 JOULES_PER_KWH = 3.6e6
 _GRAMS_PER_KG = 1e3
-_WATTS_PER_KW = 1e3
+WATTS_PER_KW = 1e3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,10 +97,7 @@ def machine_power(
     is_gpu = of_device(lambda one: one.kind == "gpu") > 0
     gpus = of_device(lambda one: one.gpu_count) * is_gpu
     tdp_w = np.where(is_gpu, of_device(lambda one: one.tdp_w), 0.0)
-    used = is_gpu.astype(np.float64)
-    if predictions.scaling is not None:
-        per_machine = np.array([plan.gpu_count / plan.machines for plan in predictions.scaling.plans])
-        used *= per_machine[predictions.scaling.plan[device, batch]]
+    used = is_gpu * of_plans(predictions, lambda plan: plan.gpu_count / plan.machines)[device, batch]
     gpu, of_parts = energy.gpu, [getattr(predictions, name) for name in USES]
     if gpu is None or any(part is None for part in of_parts):
         nothing = np.where(is_gpu, np.nan, 0.0)
@@ -197,12 +195,6 @@ def energy_kwh(costs: JobCosts, *, terms: OfferTerms, power: MachinePower, job: 
     busy_s = np.maximum(on_s * (1 - costs.idle_ratio) - start_up_s, 0.0)
     machine_kwh = costs.instance_count / JOULES_PER_KWH
     return machine_kwh * power.load_w * busy_s, machine_kwh * power.idle_w * (on_s - busy_s)
-
-
-def electricity_usd_per_hour(power: MachinePower, terms: OfferTerms) -> FloatArray:
-    """Return what an hour of computing costs on a machine whose owner pays the electricity, (offers,)."""
-    usd: FloatArray = power.load_w / _WATTS_PER_KW * terms.electricity_usd_per_kwh
-    return usd
 
 
 def why_unknown(energy: EnergyData, offer: Offer) -> str:

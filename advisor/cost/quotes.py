@@ -122,21 +122,20 @@ def quotes_of(
         time_s,
         co2_kg,
         step_s=step_s,
-        errors=_Errors(
-            device=SharedError(log_spread=np.sqrt(np.maximum(own_log_spread**2 - host_log_spread**2, 0.0)), source=ids),
-            host=SharedError(log_spread=host_log_spread, source=[one.offer.cpu for one in priced]),
-            price=SharedError(
-                log_spread=price_log_spread,
-                source=[(one.offer.provider, device, one.price.kind) for one, device in zip(priced, ids, strict=True)],
-            ),
-            power=SharedError(log_spread=power.log_spread, source=ids),
-            grid=_grid_error(priced, billing.energy),
+        time_errors=[
+            SharedError(log_spread=np.sqrt(np.maximum(own_log_spread**2 - host_log_spread**2, 0.0)), source=ids),
+            SharedError(log_spread=host_log_spread, source=[one.offer.cpu for one in priced]),
+        ],
+        price_error=SharedError(
+            log_spread=price_log_spread,
+            source=[(one.offer.provider, device, one.price.kind) for one, device in zip(priced, ids, strict=True)],
         ),
+        co2_errors=[SharedError(log_spread=power.log_spread, source=ids), _grid_error(priced, billing.energy)],
         candidates=np.flatnonzero(candidates if candidates.any() else ~candidates),
         best=int(lead.argmax()),
         objective=job.objective,
     )
-    watts, ends_kwh, ends_kg = power.parts(), kwh.T.tolist(), co2_kg.T.tolist()
+    watts = power.parts()
     on_front = pareto_front(job_usd[0], time_s[0])
     on_co2_front = pareto_front(job_usd[0], np.where(np.isnan(co2_kg[0]), np.inf, co2_kg[0]))
     samples_per_s = batch_sizes / step_s[0]
@@ -219,12 +218,10 @@ def quotes_of(
                     queued=queued.at(place) if queued else {},
                 ),
                 power=watts[place],
-                energy_kwh=_known_interval(ends_kwh[place]),
-                co2_kg=_known_interval(ends_kg[place]),
+                energy_kwh=_known_interval(kwh[:, place]),
+                co2_kg=_known_interval(co2_kg[:, place]),
                 on_co2_front=on_co2_front[place],
-                job_parts_usd=CostParts(
-                    **{part.name: float(getattr(mid, f"{part.name}_usd")[place]) for part in fields(CostParts)}
-                ),
+                job_parts_usd=CostParts(**{name: float(usd[place]) for name, usd in mid.parts_usd.items()}),
                 covers=covers,
                 not_covered=not_covered,
             )
@@ -243,9 +240,8 @@ def _interval(mid_low_high: FloatArray) -> Interval:
     return Interval(mid=mid, low=low, high=high)
 
 
-def _known_interval(mid_low_high: Sequence[float]) -> Interval | None:
-    mid, low, high = mid_low_high
-    return None if math.isnan(mid) else Interval(mid=mid, low=low, high=high)
+def _known_interval(mid_low_high: FloatArray) -> Interval | None:
+    return None if np.isnan(mid_low_high[0]) else _interval(mid_low_high)
 
 
 def _energies(
@@ -297,31 +293,13 @@ def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferT
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Errors:
-    """The errors of an offer: of its device's and its host's times, of its price, its power and its grid.
-
-    The error of the price is given as a share of the cost.
-    """
-
-    device: SharedError
-    host: SharedError
-    price: SharedError
-    power: SharedError
-    grid: SharedError
-
-    def of_amounts(self, objective: Objective, *, elasticity: FloatArray) -> list[SharedError]:
-        """Return the errors of amounts, such as costs, that grow with the step's time by `elasticity`."""
-        of_time = [replace(error, log_spread=error.log_spread * elasticity) for error in (self.device, self.host)]
-        others = {"time": [], "co2": [self.power, self.grid]}.get(objective, [self.price])
-        return [*of_time, *others]
-
-
 def _rent_ratio(costs: JobCosts) -> FloatArray:
     """Return the share of each cost that grows with the hourly price: all but storage and egress, with their tax."""
-    untaxed_usd = costs.job_usd - costs.tax_usd
+    parts_usd = costs.parts_usd
+    untaxed_usd = costs.job_usd - parts_usd["tax"]
     ratio: FloatArray = np.ones_like(untaxed_usd)
-    np.divide(untaxed_usd - costs.storage_usd - costs.egress_usd, untaxed_usd, out=ratio, where=untaxed_usd > 0)
+    rent_usd = untaxed_usd - parts_usd["storage"] - parts_usd["egress"]
+    np.divide(rent_usd, untaxed_usd, out=ratio, where=untaxed_usd > 0)
     return ratio
 
 
@@ -341,33 +319,37 @@ def _compare(
     co2_kg: FloatArray,
     *,
     step_s: FloatArray,
-    errors: _Errors,
+    time_errors: Sequence[SharedError],
+    price_error: SharedError,
+    co2_errors: Sequence[SharedError],
     candidates: IndexArray,
     best: int,
     objective: Objective,
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return the chances to be the cheapest of all and of the candidates, and which are too close to the best to call.
 
-    Amounts are (3, offers): the middle and the ends of the interval. `candidates` are indices, and `best` is one.
+    Amounts are (3, offers): the middle and the ends of the interval. `candidates` are indices, and `best` is one. The
+    error of the price is given as a share of the cost.
     """
+
+    def errors(elasticity: FloatArray, others: Sequence[SharedError]) -> list[SharedError]:
+        """Return the errors of amounts that grow with the step's time by `elasticity`."""
+        return [*(replace(one, log_spread=one.log_spread * elasticity) for one in time_errors), *others]
+
     of_usd, of_time = (_elasticity(amounts, step_s) for amounts in (job_usd, time_s))
-    amounts, elasticity = {
-        "cost": (job_usd[0], of_usd),
-        "time": (time_s[0], of_time),
-        "cost-time": (job_usd[0] * time_s[0], of_usd + of_time),
-        "co2": (co2_kg[0], of_time),
+    usd_errors = errors(of_usd, [price_error])
+    amounts, amount_errors = {
+        "cost": (job_usd[0], usd_errors),
+        "time": (time_s[0], errors(of_time, [])),
+        "cost-time": (job_usd[0] * time_s[0], errors(of_usd + of_time, [price_error])),
+        "co2": (co2_kg[0], errors(of_time, co2_errors)),
     }[objective]
-    usd_errors = errors.of_amounts("cost", elasticity=of_usd)
     chances = chances_of_cheapest(job_usd[0], errors=usd_errors)
     is_all = len(candidates) == len(chances)
     return (
         chances,
         chances if is_all else chances_of_cheapest(job_usd[0], errors=usd_errors, among=candidates),
-        indistinguishable(
-            amounts,
-            errors=errors.of_amounts(objective, elasticity=elasticity),
-            best=best,
-        ),
+        indistinguishable(amounts, errors=amount_errors, best=best),
     )
 
 
@@ -376,7 +358,6 @@ def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
 
     It is 1 for computing alone, less with start-up, a minimum or whole instances, and more if work is lost. It is set
     to 1 for an interval without width, whose spread is 0 anyway, and for an amount of 0.
-
     """
     has_width = (step_s[2] > step_s[1]) & (amounts[1] > 0)
     safe_step_s, safe_amounts = (np.where(has_width, values, [[1.0], [1.0], [2.0]]) for values in (step_s, amounts))

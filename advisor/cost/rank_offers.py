@@ -7,13 +7,20 @@ from functools import cache
 import numpy as np
 
 from advisor.cost.batch_choice import BatchChoice, choose_batches
-from advisor.cost.job_cost import JobCosts, cost_job
+from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, offer_terms
-from advisor.cost.power import co2_kg_per_kwh, electricity_usd_per_hour, energy_kwh, machine_power, why_unknown
+from advisor.cost.power import (
+    WATTS_PER_KW,
+    MachinePower,
+    co2_kg_per_kwh,
+    energy_kwh,
+    machine_power,
+    why_unknown,
+)
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
 from advisor.cost.selection import Selection
-from advisor.cost.service import server_counts
+from advisor.cost.service import machines_together, server_counts
 from advisor.cost.token_queue import is_queued, times_at
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
@@ -120,17 +127,25 @@ def cost_offers(
     step_s = np.append(step_s, np.inf)[fleet.device_index]
     batch_index = np.append(choice.index, 0)[fleet.device_index]
     if predictions.scaling is not None:
-        machines = np.array([plan.machines for plan in predictions.scaling.plans], dtype=np.float64)
-        terms = replace(terms, machine_count=machines[predictions.scaling.plan[fleet.device_index, batch_index]])
+        terms = replace(terms, machine_count=machines_together(predictions)[fleet.device_index, batch_index])
     if job.requests_per_day is not None:
         servers = server_counts(predictions, job=job)[fleet.device_index, batch_index]
         terms = replace(terms, server_count=servers)
     if choice.fewest is not None:
         terms = replace(terms, least_count=np.append(choice.fewest.counts, np.inf)[fleet.device_index])
-    if terms.electricity_usd_per_kwh.any():
-        terms = _with_electricity(
-            priced, fleet=fleet, batch_index=batch_index, predictions=predictions, terms=terms, energy=energy
+
+    def power_of(offers: IndexArray) -> MachinePower:
+        return machine_power(
+            [priced[index] for index in offers.tolist()],
+            device=fleet.device_index[offers],
+            batch=batch_index[offers],
+            predictions=predictions,
+            energy=energy,
         )
+
+    own = np.flatnonzero((terms.electricity_usd_per_kwh > 0) & (fleet.device_index >= 0))
+    if len(own):
+        terms = _with_electricity(terms, own, priced=priced, power=power_of(own))
     batch = predictions.batches[batch_index]
     costs = cost_job(step_s, batch=batch, terms=terms, job=job)
     time_s = ranked_time_s(costs, step_s, batch=batch, terms=terms, job=job)
@@ -143,6 +158,10 @@ def cost_offers(
             groups = costs.instance_count[some] / terms.machine_count[some]
             queued = times_at(predictions, *at, instance_counts=groups, job=job)
             time_s[some] = queued.whole_s[-1]
+    co2_kg = None
+    if job.objective == "co2" or job.limits.max_co2_kg is not None:
+        busy_kwh, idle_kwh = energy_kwh(costs, terms=terms, power=power_of(np.arange(len(priced))), job=job)
+        co2_kg = (busy_kwh + idle_kwh) * co2_kg_per_kwh(energy, priced)
     return CostedOffers(
         priced=priced,
         device=fleet.device_index,
@@ -151,48 +170,19 @@ def cost_offers(
         costs=costs,
         time_s=time_s,
         queued=choice.fewest.times if choice.fewest else None,
-        co2_kg=_co2_kg(priced, fleet, batch_index, predictions, costs=costs, terms=terms, energy=energy, job=job),
+        co2_kg=co2_kg,
     )
 
 
 def _with_electricity(
-    priced: Sequence[PricedOffer],
-    *,
-    fleet: Fleet,
-    batch_index: IndexArray,
-    predictions: Predictions,
-    terms: OfferTerms,
-    energy: EnergyData,
+    terms: OfferTerms, own: IndexArray, *, priced: Sequence[PricedOffer], power: MachinePower
 ) -> OfferTerms:
-    """Return the terms with the price of the electricity that each owned machine uses at the power of this step."""
-    own = np.flatnonzero((terms.electricity_usd_per_kwh > 0) & (fleet.device_index >= 0))
-    offers = [priced[index] for index in own.tolist()]
-    power = machine_power(
-        offers, device=fleet.device_index[own], batch=batch_index[own], predictions=predictions, energy=energy
-    )
-    at_full_load = np.array([one.offer.running_usd_per_hour or 0.0 for one in offers])
-    usd_per_hour, running = terms.usd_per_hour.copy(), electricity_usd_per_hour(power, terms.of(own))
+    """Return the terms with the price of the electricity that the machines at the indices `own` use at this power."""
+    at_full_load = np.array([priced[index].offer.running_usd_per_hour or 0.0 for index in own.tolist()])
+    running = power.load_w / WATTS_PER_KW * terms.electricity_usd_per_kwh[own]
+    usd_per_hour = terms.usd_per_hour.copy()
     usd_per_hour[own] += np.where(np.isnan(running), 0.0, running - at_full_load)
     return replace(terms, usd_per_hour=usd_per_hour)
-
-
-def _co2_kg(
-    priced: Sequence[PricedOffer],
-    fleet: Fleet,
-    batch_index: IndexArray,
-    predictions: Predictions,
-    *,
-    costs: JobCosts,
-    terms: OfferTerms,
-    energy: EnergyData,
-    job: Job,
-) -> FloatArray | None:
-    """Return the CO2 of the job on each offer, NaN where it is not known; None if nothing needs it."""
-    if job.objective != "co2" and job.limits.max_co2_kg is None:
-        return None
-    power = machine_power(priced, device=fleet.device_index, batch=batch_index, predictions=predictions, energy=energy)
-    busy_kwh, idle_kwh = energy_kwh(costs, terms=terms, power=power, job=job)
-    return (busy_kwh + idle_kwh) * co2_kg_per_kwh(energy, priced)
 
 
 def best_first(costed: CostedOffers, *, objective: Objective) -> Callable[[int], tuple[float, float, float, str]]:

@@ -1,6 +1,6 @@
 """Selects the offers that may be ranked, and gives the cause for leaving out each other one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -32,9 +32,13 @@ class Selection:
     """
 
     priced: tuple[PricedOffer, ...]
-    may_win_count: int
     apart: tuple[Rejected, ...]
     rejected: tuple[Rejected, ...]
+
+    @property
+    def may_win_count(self) -> int:
+        """The number of offers that may be ranked."""
+        return len(self.priced) - len(self.apart)
 
     @property
     def offers(self) -> tuple[Offer, ...]:
@@ -61,12 +65,12 @@ def select_offers(
     set_apart: list[PricedOffer] = []
     apart: list[Rejected] = []
     rejected: list[Rejected] = []
-    wanted = OfferFilter.of(options)
+    why_excluded, devices = offer_filter(options), _folded(options.device)
     today = today or date.today()
     trust = price_trust(offers, errors=errors, today=today)
     for offer in offers:
         price = next((price for price in offer.prices if price.kind in (price_kind, "owned")), None)
-        if cause := wanted.why_excluded(offer):
+        if cause := why_excluded(offer):
             rejected.append(Rejected(offer=offer, causes=(cause,)))
             continue
         if offer.no_wheel is not None:
@@ -86,15 +90,13 @@ def select_offers(
         elif cause := _why_apart(
             offer,
             is_chosen=bool(options.tier or options.provider or options.instance),
-            is_named=bool(options.instance) or (offer.gpu or "").lower() in wanted.devices,
+            is_named=bool(options.instance) or (offer.gpu or "").lower() in devices,
         ):
             set_apart.append(priced)
             apart.append(Rejected(offer=offer, causes=(cause,)))
         else:
             selected.append(priced)
-    return Selection(
-        priced=(*selected, *set_apart), may_win_count=len(selected), apart=tuple(apart), rejected=tuple(rejected)
-    )
+    return Selection(priced=(*selected, *set_apart), apart=tuple(apart), rejected=tuple(rejected))
 
 
 def check_names(options: Options, offers: Sequence[Offer]) -> None:
@@ -109,51 +111,33 @@ def check_names(options: Options, offers: Sequence[Offer]) -> None:
         _check_known("instance", options.instance, known, otherwise=hint, cutoff=_CLOSE_TYPE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferFilter:
-    """The offers that the user wants, with names in lower case; an empty set excludes nothing."""
+def offer_filter(options: Options) -> Callable[[Offer], Cause | None]:
+    """Return a function that gives the first cause to exclude an offer, None for an offer that the user wants."""
+    named = (options.provider, options.region, options.instance, options.device)
+    providers, regions, instances, devices = map(_folded, named)
+    least_gpus = options.gpus or 0
 
-    providers: frozenset[str]
-    regions: frozenset[str]
-    tiers: frozenset[str]
-    instances: frozenset[str]
-    architectures: frozenset[str]
-    devices: frozenset[str]
-    least_gpus: int = 0
-
-    @classmethod
-    def of(cls, options: Options) -> "OfferFilter":
-        """Return the filter that the options set."""
-        return cls(
-            providers=_folded(options.provider),
-            regions=_folded(options.region),
-            tiers=frozenset(options.tier),
-            instances=_folded(options.instance),
-            architectures=frozenset(options.arch),
-            devices=_folded(options.device),
-            least_gpus=options.gpus or 0,
-        )
-
-    def why_excluded(self, offer: Offer) -> Cause | None:
-        """Return the first cause to exclude the offer, else None."""
+    def why_excluded(offer: Offer) -> Cause | None:
         if offer.excluded is not None:
             return Cause(code="excluded", what=offer.excluded)
-        if self.providers and offer.provider.lower() not in self.providers:
+        if providers and offer.provider.lower() not in providers:
             return Cause(code="other-provider", what=offer.provider)
-        if self.regions and self.regions.isdisjoint((offer.region.lower(), offer.geo.lower())):
+        if regions and regions.isdisjoint((offer.region.lower(), offer.geo.lower())):
             return Cause(code="other-region", what=offer.region)
-        if self.tiers and offer.tier not in self.tiers:
+        if options.tier and offer.tier not in options.tier:
             return Cause(code="other-tier", what=offer.tier)
-        if self.instances and self.instances.isdisjoint((offer.instance.lower(), offer.id.lower())):
+        if instances and instances.isdisjoint((offer.instance.lower(), offer.id.lower())):
             return Cause(code="other-instance", what=offer.instance)
-        if self.architectures and (offer.architecture or "x86") not in self.architectures:
+        if options.arch and (offer.architecture or "x86") not in options.arch:
             return Cause(code="other-arch", what=offer.architecture or "x86")
-        if offer.gpu_count < self.least_gpus:
-            return Cause(code="too-few-gpus", needed=self.least_gpus, available=offer.gpu_count)
+        if offer.gpu_count < least_gpus:
+            return Cause(code="too-few-gpus", needed=least_gpus, available=offer.gpu_count)
         kind, device = "cpu" if offer.gpu is None else "gpu", offer.gpu or offer.cpu or ""
-        if self.devices and self.devices.isdisjoint((kind, device.lower())):
+        if devices and devices.isdisjoint((kind, device.lower())):
             return Cause(code="other-device", what=device)
         return None
+
+    return why_excluded
 
 
 def price_marks(price: Price, *, today: date, max_age_days: int) -> tuple[PriceMark, ...]:

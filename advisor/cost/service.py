@@ -1,6 +1,7 @@
 """Computes how many instances a service needs, how busy they are, and how long its requests take."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from advisor.cost.waiting import wait_steps
 from advisor.records.answer import Job, JobLimits
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
+from advisor.records.scale import Plan
 
 HOURS_PER_MONTH = 730
 """365 x 24 / 12: the length of a month in cloud billing."""
@@ -36,21 +38,22 @@ def server_counts(predictions: Predictions, *, job: Job) -> FloatArray:
 
     In LLM serving, each request in flight has a slot of its own, which the next one takes (continuous batching).
     """
-    counts = np.ones(predictions.step_s.shape)
     if job.generation is not None:
-        return counts * predictions.batches
-    if predictions.scaling is not None:
-        copies = np.array([plan.data for plan in predictions.scaling.plans], dtype=np.float64)
-        counts = copies[predictions.scaling.plan]
-    return counts
+        return np.ones(predictions.step_s.shape) * predictions.batches
+    return of_plans(predictions, lambda plan: plan.data)
 
 
-def machines_together(predictions: Predictions) -> FloatArray | float:
+def machines_together(predictions: Predictions) -> FloatArray:
     """Return the machines that work together, (devices, batches), under the plans of the predictions."""
+    return of_plans(predictions, lambda plan: plan.machines)
+
+
+def of_plans(predictions: Predictions, number: Callable[[Plan], float]) -> FloatArray:
+    """Return a number of the plan of each step, (devices, batches); 1 without plans."""
     if predictions.scaling is None:
-        return 1.0
-    machines = np.array([plan.machines for plan in predictions.scaling.plans], dtype=np.float64)
-    return machines[predictions.scaling.plan]
+        return np.ones(predictions.step_s.shape)
+    numbers = np.array([number(plan) for plan in predictions.scaling.plans], dtype=np.float64)
+    return numbers[predictions.scaling.plan]
 
 
 def instance_counts(step_s: FloatArray, *, batch: IndexArray | FloatArray, servers: FloatArray, job: Job) -> FloatArray:

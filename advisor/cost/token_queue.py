@@ -84,7 +84,7 @@ def fewest_machines(predictions: Predictions, candidates: IndexArray, *, least: 
     numbers, devices = np.nonzero(is_new)
     batches = candidates[is_new]
     passes = _passes(predictions, devices, batches)
-    together = np.broadcast_to(machines_together(predictions), predictions.step_s.shape)[devices, batches]
+    together = machines_together(predictions)[devices, batches]
     alone = _alone(passes, job=job)
     searches: dict[int, _Search] = {}
     columns = (one.tolist() for one in (devices, numbers, least[is_new].astype(np.intp), together.astype(np.intp)))

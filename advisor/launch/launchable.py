@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from advisor.records.answer import Quote
 from advisor.records.launch_task import LaunchMachine
 
 TYPED_PROVIDERS = frozenset({"aws", "azure", "gcp"})
@@ -23,11 +24,6 @@ def why_unknown(machine: LaunchMachine, *, providers: Collection[str], gpu_names
     return ""
 
 
-def own_type(machine: LaunchMachine) -> str | None:
+def own_type(machine: LaunchMachine | Quote) -> str | None:
     """Return the provider's type name, or None; for Google, it does not include the attached GPUs."""
-    return instance_type_of(machine.provider, machine.instance)
-
-
-def instance_type_of(provider: str, instance: str) -> str | None:
-    """Return the provider's type name of an instance, as `own_type`."""
-    return instance.partition("+")[0] if provider in TYPED_PROVIDERS else None
+    return machine.instance.partition("+")[0] if machine.provider in TYPED_PROVIDERS else None

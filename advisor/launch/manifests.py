@@ -23,7 +23,6 @@ _GPU_RESOURCES = {"AMD": "amd.com/gpu", "NVIDIA": "nvidia.com/gpu"}
 _FOLDER_THERE = "/workflow"
 _CONFIG_MAP_THERE = "/configmap"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108, a mount of the container
-_PROBED_PATH = "/"
 
 
 def arch_of(machine: LaunchMachine) -> str:
@@ -61,7 +60,7 @@ def manifest(
         "spec": {
             "nodeSelector": dict(selector),
             **({"tolerations": [*tolerations]} if tolerations else {}),
-            **_hosts(task),
+            **({"subdomain": task.name} if task.machine.instance_count > 1 else {}),
             "containers": [_container(task)],
             "volumes": [*_volumes(task)],
         },
@@ -123,10 +122,6 @@ def _deployment(task: LaunchTask, pod: Mapping[str, Any]) -> Iterator[Object]:
     yield {"apiVersion": "v1", "kind": "Service", "metadata": {"name": task.name}, "spec": spec}
 
 
-def _hosts(task: LaunchTask) -> dict[str, str]:
-    return {"subdomain": task.name} if task.machine.instance_count > 1 else {}
-
-
 def _container(task: LaunchTask) -> dict[str, Any]:
     run = run_line(task, machine_rank="$JOB_COMPLETION_INDEX", first_address=f"{task.name}-0.{task.name}")
     start = [f"mkdir -p {_FOLDER_THERE}", *([] if task.image else [f"cp -L {_CONFIG_MAP_THERE}/* {_FOLDER_THERE}"])]
@@ -137,7 +132,7 @@ def _container(task: LaunchTask) -> dict[str, Any]:
     secrets = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": task.name, "key": name}}} for name in task.variables
     ]
-    probe = {"httpGet": {"path": _PROBED_PATH, "port": task.port}}
+    probe = {"httpGet": {"path": "/", "port": task.port}}
     return {
         "name": task.name,
         "image": task.image or f"python:{task.python}",

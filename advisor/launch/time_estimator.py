@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from advisor.errors import UsageError, did_you_mean
 from advisor.launch.engines import skypilot
-from advisor.launch.launchable import instance_type_of
+from advisor.launch.launchable import own_type
 from advisor.records.answer import Quote, Recommendation
 
 _KNOWN_GPUS = frozenset(map(str.casefold, skypilot.known_gpu_names()))
@@ -70,10 +70,10 @@ def _is_of(quote: Quote, resources: Resources) -> bool:
     if cloud and quote.provider != cloud:
         return False
     gpus, wanted_type = resources.accelerators or {}, resources.instance_type
-    own_type = instance_type_of(quote.provider, quote.instance)
-    if own_type is not None and wanted_type is not None and own_type != wanted_type:
+    offered_type = own_type(quote)
+    if offered_type is not None and wanted_type is not None and offered_type != wanted_type:
         return False
-    return _has(quote, gpus) if gpus else own_type == wanted_type
+    return _has(quote, gpus) if gpus else offered_type == wanted_type
 
 
 def _has(quote: Quote, gpus: Mapping[str, float]) -> bool:

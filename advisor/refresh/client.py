@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing import TimeoutError as DeadlineError
 from multiprocessing.pool import ThreadPool
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import httpx
@@ -91,9 +90,7 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
         self._reader.terminate()
 

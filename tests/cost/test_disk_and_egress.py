@@ -4,8 +4,7 @@ import pytest
 
 from advisor.catalog.overlay import load_catalog
 from advisor.cost.coverage import coverage
-from advisor.cost.disk_and_egress import egress_usd, storage_usd_per_month
-from advisor.cost.offer_terms import offer_terms
+from advisor.cost.offer_terms import egress_usd, offer_terms, storage_usd_per_month
 from advisor.launch.engines import skypilot
 from advisor.records.billing import Billing, Disk, Egress, ExtraCosts, Extras
 from advisor.records.price import PricedOffer

@@ -8,8 +8,6 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 from advisor.errors import UsageError, did_you_mean
-from advisor.records.price import Listing, Wanted
-from advisor.refresh.client import Client
 
 
 def provider_module(provider: str) -> ModuleType:
@@ -35,9 +33,3 @@ def api_keys() -> dict[str, str]:
 def _modules() -> dict[str, ModuleType]:
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     return {module.PROVIDER: module for module in modules}
-
-
-def fetch_listing(provider: str, client: Client, wanted: Wanted) -> Listing:
-    """Return the provider's current prices; raise `NetworkError` if they cannot be fetched or parsed."""
-    listing: Listing = provider_module(provider).fetch(client, wanted)
-    return listing
