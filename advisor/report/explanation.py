@@ -370,17 +370,12 @@ def roofline_section(details: Sequence[DeviceDetail]) -> Section:
 
 def _roofline(detail: DeviceDetail) -> Chart:
     step = detail.step
-    families = [group for group in step.families if group.flops_per_byte and group.flops > 0]
-    shown = [group for group in families if group.time_ratio >= _SHOWN_RATIO]
-
-    def intensity(group: ExplainedGroup) -> str:
-        return f"{group.flops_per_byte:,.3g}" if group.flops_per_byte else "-"
-
+    shown = [group for group in step.families if group.flops_per_byte and group.time_ratio >= _SHOWN_RATIO]
     columns: tuple[ColumnOf[ExplainedGroup], ...] = (
         column("family", _name),
         *_TIMES,
         *_COUNTS,
-        column("FLOP/B", intensity, lambda group: group.flops_per_byte),
+        numbers("FLOP/B", lambda group: group.flops_per_byte, lambda ratio: f"{ratio:,.3g}" if ratio else "-"),
         numbers("of the roofline", lambda group: group.roofline_ratio, units.format_ratio),
     )
     return Chart(

@@ -32,23 +32,6 @@ class _Output:
     paid_count: int = 1
     usd_digits: int = 2
 
-    @classmethod
-    def of(cls, generation: Generation | None) -> "_Output":
-        return (
-            cls()
-            if generation is None
-            else cls(
-                batch="requests in flight",
-                batch_heading="in flight",
-                time_heading="TTFT, TPOT",
-                made="output tokens",
-                made_count=generation.output_tokens,
-                paid="tokens",
-                paid_count=generation.token_count,
-                usd_digits=3,
-            )
-        )
-
     def per_s(self, point: BatchPoint) -> float:
         """Return the output per second."""
         return point.samples_per_s * self.made_count
@@ -56,6 +39,21 @@ class _Output:
     def usd(self, point: BatchPoint) -> float:
         """Return the dollars per million paid units."""
         return point.usd_per_million_samples / self.paid_count
+
+
+def _output(generation: Generation | None) -> _Output:
+    if generation is None:
+        return _Output()
+    return _Output(
+        batch="requests in flight",
+        batch_heading="in flight",
+        time_heading="TTFT, TPOT",
+        made="output tokens",
+        made_count=generation.output_tokens,
+        paid="tokens",
+        paid_count=generation.token_count,
+        usd_digits=3,
+    )
 
 
 def batch_tables(recommendation: Recommendation) -> Iterator[Table]:
@@ -82,7 +80,7 @@ def _sweep_columns(
         share = units.format_ratio(one.peak_memory_bytes / sweep.device_memory_bytes)
         return share if one.fits else f"{share}: does not fit"
 
-    by = _Output.of(generation)
+    by = _output(generation)
     batch: ColumnOf[BatchPoint] = numbers(by.batch_heading, lambda one: one.batch, count_text)
     times: tuple[ColumnOf[BatchPoint], ...] = (
         numbers("TTFT", lambda one: one.ttft_s, units.format_duration),
@@ -104,7 +102,7 @@ def batches_section(
     details: Sequence[DeviceDetail], *, rate: ExchangeRate | None, generation: Generation | None = None
 ) -> Section:
     """Return the section on throughput and cost by batch size."""
-    by = _Output.of(generation)
+    by = _output(generation)
     swept = [detail for detail in details if len(detail.batches) > 1]
     paid = [detail for detail in swept if detail.quote.usd_per_hour]  # a logarithmic axis has no 0
     columns = _detail_columns(by, rate=rate)
