@@ -11,7 +11,7 @@ from advisor.records.measurement import Accuracy, FailedRow, Known, Score, Score
 from advisor.records.report_contents import AccuracyGroup
 from advisor.report.amounts import count_text
 from advisor.report.as_json import as_dict, to_json
-from advisor.report.content import Block, Listing, Paragraph, Section, Table, section
+from advisor.report.content import Block, Listing, Paragraph, Section, Table
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 from advisor.units import format_ratio
 
@@ -210,8 +210,8 @@ def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation 
         ],
     )
     served = Listing(title="LLM serving", items=() if generation is None else SERVED_ACCURACY)
-    lead = [*(_lead(group) for group in shown if not group.by), "Errors by device, kind and mode"]
-    return section("accuracy", "Accuracy", lead=lead, lists=[served], tables=[errors], is_folded=True)
+    lead = (*(_lead(group) for group in shown if not group.by), "Errors by device, kind and mode")
+    return Section(id="accuracy", title="Accuracy", lead=lead, lists=(served,), tables=(errors,), is_folded=True)
 
 
 def _lead(group: AccuracyGroup) -> str:

@@ -23,7 +23,6 @@ from advisor.report.content import (
     Series,
     Warnings,
     interval_points,
-    section,
 )
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.tables import ColumnOf, column, numbers, table_of
@@ -88,12 +87,12 @@ def break_even_content(break_even: BreakEven) -> Iterator[Block]:
 def break_even_section(break_even: BreakEven) -> Section:
     """Return the section on where the cheapest CPU and the cheapest GPU cost the same."""
     generation, rate = break_even.job.generation, break_even.exchange_rate
-    return section(
-        "break-even",
-        "Break-even",
-        lead=["The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals."],
+    return Section(
+        id="break-even",
+        title="Break-even",
+        lead=("The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals.",),
         lists=_listings(break_even),
-        plots=[_chart(curve, generation, rate=rate) for curve in break_even.curves],
+        plots=tuple(_chart(curve, generation, rate=rate) for curve in break_even.curves),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from advisor import units
 from advisor.records.answer import ContextPoint, ContextSweep, Recommendation
 from advisor.report.amounts import count_text, money_text
-from advisor.report.content import Section, Table, section
+from advisor.report.content import Section, Table
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _TITLE = "How many users at this context?"
@@ -40,7 +40,7 @@ def context_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 def contexts_section(recommendation: Recommendation) -> Section:
     """Return the section on users by context; empty unless a language model is served."""
-    return section("contexts", _TITLE, tables=tuple(context_tables(recommendation)))
+    return Section(id="contexts", title=_TITLE, tables=tuple(context_tables(recommendation)))
 
 
 def _machine(sweep: ContextSweep, point: ContextPoint) -> str:

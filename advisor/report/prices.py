@@ -10,7 +10,7 @@ from advisor.records.price import ExchangeRate, Offer, PriceBasis, PriceChange, 
 from advisor.records.report_contents import PriceSource
 from advisor.report.amounts import count_text, rate_note
 from advisor.report.as_json import as_dict
-from advisor.report.content import Block, Listing, Paragraph, Section, section
+from advisor.report.content import Block, Listing, Paragraph, Section
 from advisor.report.marks import arm_mark
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
@@ -141,7 +141,7 @@ def prices_section(sources: Sequence[PriceSource]) -> Section:
     oldest = min((one.oldest for one in sources), default="")
     newest = max((one.newest for one in sources), default="")
     lead = f"{sum(one.offer_count for one in sources):,} prices of {_period(oldest, newest)}, with their sources"
-    return section("prices", "Prices", lead=[lead], tables=[table], is_folded=True)
+    return Section(id="prices", title="Prices", lead=(lead,), tables=(table,), is_folded=True)
 
 
 def _period(oldest: str, newest: str) -> str:

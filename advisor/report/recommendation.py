@@ -20,7 +20,6 @@ from advisor.report.content import (
     Section,
     Series,
     Warnings,
-    section,
 )
 from advisor.report.contexts import context_tables
 from advisor.report.emissions import asks_for_co2, co2_interval
@@ -91,7 +90,7 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
 def basis_section(recommendation: Recommendation) -> Section:
     """Return the section on the assumptions of the headline."""
     listing = Listing(title="Assumes", items=sentence.basis(recommendation))
-    return section("basis", "Assumptions", lists=[listing])
+    return Section(id="basis", title="Assumptions", lists=(listing,))
 
 
 def left_out_section(recommendation: Recommendation) -> Section:
@@ -107,7 +106,7 @@ def left_out_section(recommendation: Recommendation) -> Section:
     )
     table = table_of(rejected, columns, title="Every offer left out")
     lead = sentence.left_out_summary(recommendation)
-    return section("left-out", "Left out", lead=[lead], lists=[listing], tables=[table], is_folded=True)
+    return Section(id="left-out", title="Left out", lead=(lead,), lists=(listing,), tables=(table,), is_folded=True)
 
 
 def ranking_section(recommendation: Recommendation) -> Section:
@@ -134,7 +133,7 @@ def ranking_section(recommendation: Recommendation) -> Section:
         "" if all(row.quote.is_candidate for row in rows) else ", after them those that may not head the answer (?)"
     )
     lead = f"{_FIRST[recommendation.job.objective]} first{doubtful}. Click a column's heading to sort by it."
-    return section("ranking", "Ranking", lead=[lead], tables=[table])
+    return Section(id="ranking", title="Ranking", lead=(lead,), tables=(table,))
 
 
 def _headline_place(rows: Sequence[RankedQuote]) -> int:
@@ -160,7 +159,7 @@ def cost_time_section(recommendation: Recommendation) -> Section:
         is_on_front=lambda quote: quote.on_pareto_front,
         better="faster",
     )
-    return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
+    return Section(id="cost-time", title="Cost against time", lead=(lead,), plots=(chart,))
 
 
 def cost_co2_section(recommendation: Recommendation) -> Section:
@@ -168,7 +167,7 @@ def cost_co2_section(recommendation: Recommendation) -> Section:
     quotes = recommendation.quotes
     known = sum(quote.co2_kg is not None for quote in quotes)
     if not known:
-        return section("cost-co2", "Cost against CO2")
+        return Section(id="cost-co2", title="Cost against CO2")
     front = sum(quote.on_co2_front for quote in quotes)
     lead = (
         f"Pareto front: {front} of the {known:,} offers whose CO2 is known ({len(quotes) - known:,} have no figure for "
@@ -182,7 +181,7 @@ def cost_co2_section(recommendation: Recommendation) -> Section:
         is_on_front=lambda quote: quote.on_co2_front,
         better="lower in CO2",
     )
-    return section("cost-co2", "Cost against CO2", lead=[lead], plots=[chart])
+    return Section(id="cost-co2", title="Cost against CO2", lead=(lead,), plots=(chart,))
 
 
 _NO_CO2 = Interval(mid=0.0, low=0.0, high=0.0)

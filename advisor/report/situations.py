@@ -21,7 +21,7 @@ from advisor.records.price import ExchangeRate
 from advisor.records.sample_words import samples_noun
 from advisor.report.amounts import SampleUnit, money_interval, money_text, number_text, sample_unit
 from advisor.report.break_even import contender_label, is_too_close
-from advisor.report.content import Section, Table, section
+from advisor.report.content import Section, Table
 from advisor.report.marks import KIND_NAMES
 from advisor.report.quote_columns import device_label, instance_label
 from advisor.report.tables import ColumnOf, column, table_of
@@ -73,10 +73,10 @@ def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 def when_section(recommendation: Recommendation) -> Section:
     """Return the section on the uses of the model, or on the choices for a job with a size."""
-    tables = [*situation_tables(recommendation), *choice_tables(recommendation), *alternative_tables(recommendation)]
+    tables = (*situation_tables(recommendation), *choice_tables(recommendation), *alternative_tables(recommendation))
     lead = when_to_use_which(recommendation)
     title = "When to use which" if lead or not tables else tables[0].title
-    return section("when", title, lead=[lead] if lead else [], tables=tables)
+    return Section(id="when", title=title, lead=(lead,) if lead else (), tables=tables)
 
 
 def choice_tables(recommendation: Recommendation) -> Iterator[Table]:

@@ -10,7 +10,7 @@ from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.report_contents import DeviceDetail
 from advisor.report.amounts import count_text, in_currency, interval_text, money_text
-from advisor.report.content import Axis, Chart, Rule, Section, Series, Table, Unit, interval_points, section
+from advisor.report.content import Axis, Chart, Rule, Section, Series, Table, Unit, interval_points
 from advisor.report.marks import ROLE_MARKS, detail_name
 from advisor.report.quote_notes import plan_label
 from advisor.report.tables import ColumnOf, column, numbers, starred, table_of
@@ -137,7 +137,7 @@ def batches_section(
         chart(f"Cost per million {by.paid}", Axis(label="cost", unit="money"), cost, of=paid),
     )
     lead = "Each device is always busy; batch sizes go up to what fits its memory. Bands are 90 % intervals."
-    return section("batches", by.batch.capitalize(), lead=[lead], plots=charts)
+    return Section(id="batches", title=by.batch.capitalize(), lead=(lead,), plots=charts)
 
 
 def _detail_columns(by: _Output, *, rate: ExchangeRate | None) -> tuple[ColumnOf[_Row], ...]:
@@ -181,7 +181,7 @@ def machines_section(recommendation: Recommendation) -> Section:
     """Return the section on using more machines of the best offer; empty if only one was allowed."""
     sweep, rate = recommendation.machine_sweep, recommendation.exchange_rate
     if sweep is None or len(sweep.points) < 2:
-        return section("machines", "Machines")
+        return Section(id="machines", title="Machines")
     columns = _columns(sweep, rate)
     table = table_of(sweep.points, columns, title="Numbers of machines")
 
@@ -199,17 +199,17 @@ def machines_section(recommendation: Recommendation) -> Section:
     def text(one: MachinePoint) -> str:
         return "\n".join(f"{column.header}: {cell}" for column in columns if (cell := column.cell(one)))
 
-    return section(
-        "machines",
-        "Machines",
-        lead=[
+    return Section(
+        id="machines",
+        title="Machines",
+        lead=(
             f"The whole job on {sweep.provider} {sweep.instance}. Bands are 90 % intervals.",
             _note(sweep, deadline_s=recommendation.job.limits.deadline_s),
-        ],
-        plots=[
+        ),
+        plots=(
             chart("Time of the job", "s", lambda one: one.job_s),
             chart("Cost of the job", "money", lambda one: in_currency(one.job_usd, rate=rate)),
-        ],
+        ),
     )
 
 
