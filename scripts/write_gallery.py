@@ -24,9 +24,10 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_noun
 from advisor.report.amounts import money_interval, number_text
-from advisor.report.content import Document, Section, Table, section
+from advisor.report.break_even import is_too_close
+from advisor.report.content import Document, Section, Table
 from advisor.report.html import render_document
-from advisor.report.situations import busy_unit, is_too_close, times_cheaper
+from advisor.report.situations import busy_unit, times_cheaper
 from advisor.report.tables import ColumnOf, column, table_of
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -152,7 +153,7 @@ def document(groups: Sequence[Sequence[Entry]], *, today: date) -> Document:
 
 
 def _section(table: Table) -> Section:
-    return section(re.sub(r"\W+", "-", table.title.lower()), table.title, tables=[table])
+    return Section(id=re.sub(r"\W+", "-", table.title.lower()), title=table.title, tables=(table,))
 
 
 def tables(groups: Sequence[Sequence[Entry]]) -> list[Table]:

@@ -34,7 +34,7 @@ from advisor.records.rejection import OTHER_FORMATS, no_kernels_text
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
-from advisor.report.device_notes import part_notes, stack_notes
+from advisor.report.device_notes import device_notes
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.served import exchange_ratio
 
@@ -83,7 +83,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         compile=options.compile,
         samples=recommendation.job.samples,
         steps=tuple(steps),
-        notes=(*overlay_notes(catalog), *part_notes(devices, catalog.gpus), *stack_notes(devices, catalog.gpus)),
+        notes=(*overlay_notes(catalog), *device_notes(devices, catalog.gpus)),
         warnings=(*recommendation.warnings, *_pass_warnings(subjects, workload.generation)),
         exchange_rate=recommendation.exchange_rate,
         generation=workload.generation,

@@ -43,7 +43,7 @@ from advisor.records.options import Options
 from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.rejection import local_notes, rejections
 from advisor.records.workload import Workload
-from advisor.report.device_notes import leading_devices, part_notes, stack_notes
+from advisor.report.device_notes import device_notes, leading_devices
 from advisor.scale.context_sweep import sweep_contexts
 from advisor.scale.machine_sweep import sweep_machines
 from advisor.scale.memory_notes import memory_notes
@@ -165,8 +165,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         notes=(
             *overlay_notes(catalog),
             *ranking.notes,
-            *part_notes(leading, catalog.gpus),
-            *stack_notes(leading, catalog.gpus),
+            *device_notes(leading, catalog.gpus),
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation)),

@@ -36,13 +36,13 @@ class Output:
 STDOUT = Output(format="table", path=None)
 
 
-def output_flag(suffixes: Mapping[str, str], *, help_text: str) -> click.Option:
-    """Return the flag `-o` for the formats in `suffixes` (format to file suffix)."""
+def output_flag(suffixes: Mapping[str, str], *, help_text: str, metavar: str = "") -> click.Option:
+    """Return the flag `-o` for the formats in `suffixes` (format to file suffix); the first is the default."""
     return click.Option(
         ["-o", "--output"],
         type=lambda text: parse_output(text, suffixes),
-        default="table",
-        metavar="|".join((*suffixes, "FILE")),
+        default=next(iter(suffixes)),
+        metavar=metavar or "|".join((*suffixes, "FILE")),
         help=help_text,
     )
 

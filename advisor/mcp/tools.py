@@ -139,36 +139,33 @@ class Tool:
         return {"type": "object", "additionalProperties": False, "properties": {**own, "options": options}}
 
 
-def _json(answer: Any) -> str:
-    return record_json(answer, indent=2).decode()
+def _answered(question: Question, answer: Any, content: Iterable[Block]) -> Answered:
+    return Answered(name=question.workload.name, content=content, json=record_json(answer, indent=2).decode())
 
 
 def _recommend(asked: Asked) -> Answered:
     question = asked.question()
     answer = rank(question)
-    content = recommendation_content(answer, top=asked.options.top)
-    return Answered(name=question.workload.name, content=content, json=_json(answer))
+    return _answered(question, answer, recommendation_content(answer, top=asked.options.top))
 
 
 def _explain(asked: Asked) -> Answered:
     question = asked.question(on=asked.on)
     answer = explain(question, on=asked.on)
-    content = explanation_content(answer, top=asked.options.top)
-    return Answered(name=question.workload.name, content=content, json=_json(answer))
+    return _answered(question, answer, explanation_content(answer, top=asked.options.top))
 
 
 def _memory(asked: Asked) -> Answered:
     check_one_batch(asked.options)
     question = asked.question(read_machine=None)
     answer = memory_fit(question, on=asked.on)
-    content = memory_content(answer, top=asked.options.top)
-    return Answered(name=question.workload.name, content=content, json=_json(answer))
+    return _answered(question, answer, memory_content(answer, top=asked.options.top))
 
 
 def _break_even(asked: Asked) -> Answered:
     question = asked.question()
     answer = break_even(question)
-    return Answered(name=question.workload.name, content=break_even_content(answer), json=_json(answer))
+    return _answered(question, answer, break_even_content(answer))
 
 
 def _prices(asked: Asked) -> Answered:

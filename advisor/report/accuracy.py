@@ -10,8 +10,8 @@ from advisor.records.generation import Generation
 from advisor.records.measurement import Accuracy, FailedRow, Known, Score, ScoredGroup
 from advisor.records.report_contents import AccuracyGroup
 from advisor.report.amounts import count_text
-from advisor.report.as_json import to_json, to_plain
-from advisor.report.content import Block, Listing, Paragraph, Section, Table, section
+from advisor.report.as_json import as_dict, to_json
+from advisor.report.content import Block, Listing, Paragraph, Section, Table
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 from advisor.units import format_ratio
 
@@ -89,9 +89,9 @@ def failure_listings(accuracy: Accuracy, *, top: int) -> Iterator[Listing]:
 def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
     """Return the scores of each group and of all rows as ratios; `with_rows` adds every prediction and measurement."""
     document: dict[str, Any] = {
-        "groups": [{"by": dict(group.by), **to_plain(group.score)} for group in accuracy.groups],
+        "groups": [{"by": dict(group.by), **as_dict(group.score)} for group in accuracy.groups],
         "overall": {
-            **to_plain(accuracy.overall),
+            **as_dict(accuracy.overall),
             "kendall_devices": accuracy.kendall_devices,
             "cheapest_right_ratio": accuracy.cheapest_right_ratio,
             "mean_extra_cost_ratio": accuracy.mean_extra_cost_ratio,
@@ -210,8 +210,8 @@ def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation 
         ],
     )
     served = Listing(title="LLM serving", items=() if generation is None else SERVED_ACCURACY)
-    lead = [*(_lead(group) for group in shown if not group.by), "Errors by device, kind and mode"]
-    return section("accuracy", "Accuracy", lead=lead, lists=[served], tables=[errors], is_folded=True)
+    lead = (*(_lead(group) for group in shown if not group.by), "Errors by device, kind and mode")
+    return Section(id="accuracy", title="Accuracy", lead=lead, lists=(served,), tables=(errors,), is_folded=True)
 
 
 def _lead(group: AccuracyGroup) -> str:

@@ -13,7 +13,7 @@ from advisor.report.accuracy import (
     score_legend,
     score_tables,
 )
-from advisor.report.content import Axis, Chart, Color, Document, Point, Series, Symbol, section
+from advisor.report.content import Axis, Chart, Color, Document, Point, Section, Series, Symbol
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 from advisor.units import format_duration
 
@@ -69,12 +69,13 @@ def predicted_against_measured(accuracy: Accuracy) -> Chart:
 
 def accuracy_document(accuracy: Accuracy, *, made_on: date) -> Document:
     """Return the page: the chart, the scores of every group, and the rows that could not be predicted."""
-    chart = [predicted_against_measured(accuracy)] if accuracy.predicted else []
-    count = len(accuracy.groups) + len(accuracy.failed)
+    chart = (predicted_against_measured(accuracy),) if accuracy.predicted else ()
+    scores = tuple(score_tables(accuracy, top=len(accuracy.groups)))
+    failures = tuple(failure_listings(accuracy, top=len(accuracy.failed)))
     sections = (
-        section("chart", "Predicted and measured", plots=chart),
-        section("scores", "Scores", lead=score_legend(accuracy), tables=score_tables(accuracy, top=count)),
-        section("failed", "Not predicted, and notes", lists=failure_listings(accuracy, top=count)),
+        Section(id="chart", title="Predicted and measured", plots=chart),
+        Section(id="scores", title="Scores", lead=score_legend(accuracy), tables=scores),
+        Section(id="failed", title="Not predicted, and notes", lists=failures),
     )
     return Document(
         title="Accuracy of predicted step times",

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from advisor import units
 from advisor.records.answer import Interval, Job, Recommendation
 from advisor.records.price import ExchangeRate
+from advisor.records.sample_words import samples_noun
 
 _EXACT_BELOW = 10_000
 
@@ -33,9 +35,13 @@ def in_currency(usd: Interval, *, rate: ExchangeRate | None) -> Interval:
 
 def money_interval(usd: Interval, *, rate: ExchangeRate | None) -> str:
     """Return an amount with its interval, such as "$0.42 [0.38-0.46]"."""
+    return f"{units.format_money(usd.mid, rate=rate)} [{money_range(usd, rate=rate)}]"
+
+
+def money_range(usd: Interval, *, rate: ExchangeRate | None) -> str:
+    """Return the ends of an amount's interval, such as "0.38-0.46"."""
     inside = in_currency(usd, rate=rate)
-    ends = "-".join(units.format_amount(end) for end in (inside.low, inside.high))
-    return f"{units.format_money(usd.mid, rate=rate)} [{ends}]"
+    return "-".join(units.format_amount(end) for end in (inside.low, inside.high))
 
 
 def money_text(rate: ExchangeRate | None, *, digits: int = 2) -> Callable[[float], str]:
@@ -50,6 +56,7 @@ def rate_note(rate: ExchangeRate | None) -> tuple[str, ...]:
 
 _MILLION, _BILLION = 10**6, 10**9
 _LEAST_READABLE_USD = 0.01
+_AmountT = TypeVar("_AmountT", Interval, Interval | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +64,9 @@ class SampleUnit:
     """A number of samples, or of requests in LLM serving, whose cost is given; `job_samples` is that of the quotes."""
 
     count: int
+    name: str
+    symbol: str
     job_samples: int
-
-    @property
-    def name(self) -> str:
-        """Return "million" or "billion"."""
-        return "million" if self.count == _MILLION else "billion"
-
-    @property
-    def symbol(self) -> str:
-        """Return "M" or "G"."""
-        return "M" if self.count == _MILLION else "G"
 
     def of(self, whole: Interval) -> Interval:
         """Return the cost or the time of this many samples, from that of the job."""
@@ -77,8 +76,9 @@ class SampleUnit:
 
 def sample_unit(job_usd: float, *, job_samples: int) -> SampleUnit:
     """Return the unit in which this cost of a job is readable."""
-    is_readable = job_usd / job_samples * _MILLION >= _LEAST_READABLE_USD or not job_usd
-    return SampleUnit(count=_MILLION if is_readable else _BILLION, job_samples=job_samples)
+    if job_usd / job_samples * _MILLION >= _LEAST_READABLE_USD or not job_usd:
+        return SampleUnit(count=_MILLION, name="million", symbol="M", job_samples=job_samples)
+    return SampleUnit(count=_BILLION, name="billion", symbol="G", job_samples=job_samples)
 
 
 def unit_of(recommendation: Recommendation) -> SampleUnit | None:
@@ -87,6 +87,17 @@ def unit_of(recommendation: Recommendation) -> SampleUnit | None:
     if not is_rate(job):
         return None
     return sample_unit(0.0 if best is None else best.job_usd.mid, job_samples=job.samples)
+
+
+def in_unit(whole: _AmountT, *, unit: SampleUnit | None) -> _AmountT:
+    """Return an amount of the job, or that of a unit of samples if the job has no size; None stays None."""
+    return whole if whole is None or unit is None else unit.of(whole)
+
+
+def per_samples(recommendation: Recommendation) -> str:
+    """Return what a cost or a time is for if the job has no size, as " per million samples"; otherwise nothing."""
+    unit = unit_of(recommendation)
+    return "" if unit is None else f" per {unit.name} {samples_noun(recommendation.job.generation)}"
 
 
 def is_rate(job: Job) -> bool:

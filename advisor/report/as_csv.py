@@ -20,14 +20,15 @@ def render(recommendation: Recommendation, view: View) -> str:
     """Return every quote in ranking order, regardless of the view; an unranked local machine comes last."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("rank", *_names(Quote), "job_samples", "coverage_ratio"))
+    writer.writerow(("rank", *(name for name, _ in _cells(None, Quote)), "job_samples", "coverage_ratio"))
     job, workload = recommendation.job, recommendation.workload
     rows: list[tuple[int | str, Quote]] = list(enumerate(recommendation.quotes, start=1))
     at_hand = unranked(recommendation)
     if at_hand is not None:
         rows.append(("", at_hand))
     for rank, quote in rows:
-        writer.writerow((rank, *_cells(quote, Quote), job.samples, workload.coverage_ratio))
+        cells = (cell for _, cell in _cells(quote, Quote))
+        writer.writerow((rank, *cells, job.samples, workload.coverage_ratio))
     return out.getvalue()
 
 
@@ -40,23 +41,17 @@ def _fields(kind: type) -> Mapping[str, Any]:
     }
 
 
-def _names(kind: type, *, before: str = "") -> Iterator[str]:
-    """Yield the column names; a nested record's field has the prefix of its own name, as in `step_s_mid`."""
-    for name, nested in _fields(kind).items():
-        if nested is None:
-            yield before + name
-        else:
-            yield from _names(nested, before=f"{before}{name}_")
+def _cells(record: Any, kind: type, *, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the name and the cell of each column; the cells of a missing record are empty.
 
-
-def _cells(record: Any, kind: type) -> Iterator[Any]:
-    """Yield one cell per column name; the cells of a missing nested record are empty."""
+    The fields of a nested record have the prefix of its own name, as in `step_s_mid`.
+    """
     for name, nested in _fields(kind).items():
         value = None if record is None else getattr(record, name)
         if nested is None:
-            yield _cell(value)
+            yield before + name, _cell(value)
         else:
-            yield from _cells(value, nested)
+            yield from _cells(value, nested, before=f"{before}{name}_")
 
 
 def _cell(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 from advisor.files.json_text import adapter_of
@@ -19,18 +19,14 @@ def render(recommendation: Recommendation, view: View) -> str:
 
 def to_json(value: Any) -> str:
     """Return records, or a container of records, as a JSON document; raise ValueError for NaN and infinity."""
-    return json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n"
+    return json.dumps(value, default=as_dict, indent=2, allow_nan=False) + "\n"
 
 
-def to_plain(value: Any) -> Any:
-    """Return the value with records as dicts and tuples as lists; other values are JSON already."""
-    if is_dataclass(value):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+def as_dict(value: Any) -> dict[str, Any]:
+    """Return a record or a mapping as a dict; as `default`, `json.dumps` also calls it for what is nested."""
     if isinstance(value, Mapping):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [to_plain(item) for item in value]
-    return value
+        return dict(value)
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def record_json(record: Any, *, indent: int | None = None) -> bytes:

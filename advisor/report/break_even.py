@@ -23,13 +23,10 @@ from advisor.report.content import (
     Series,
     Warnings,
     interval_points,
-    section,
 )
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
-_FOLK_RULE = "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers"
-_API = "A service of your own, or an API"
 _SHOWN_COUNT = 5
 """Number of points of a curve in its table; JSON has all."""
 _NAMED_COUNT = 3
@@ -74,17 +71,15 @@ def _variable(curve: Curve, generation: Generation | None) -> _Variable:
 def break_even_content(break_even: BreakEven) -> Iterator[Block]:
     """Yield the rule of thumb, then each curve as sentences and a table of a few points."""
     generation, rate = break_even.job.generation, break_even.exchange_rate
-    mid_cost = money_text(rate)
+    money = money_text(rate)
     yield Paragraph(title=f"{break_even.workload}: the cheapest CPU and the cheapest GPU, {_job(break_even.job)}")
-    yield Listing(title=_FOLK_RULE, items=tuple(_folk_rule(break_even)))
+    folk_rule, *others = _listings(break_even)
+    yield folk_rule
     for curve in break_even.curves:
         over = _variable(curve, generation)
         yield Listing(title=over.title, items=tuple(verdict(curve, generation=generation)))
-        yield table_of(
-            _shown(curve), _columns(over.heading, "cost", _short_count, lambda one: mid_cost(one.job_usd.mid))
-        )
-    yield Listing(title=_API, items=tuple(api_sentences(break_even.api, break_even.job, rate=rate)))
-    yield Listing(title="Not shown", items=break_even.left_out)
+        yield table_of(_shown(curve), _columns(over.heading, "cost", _short_count, lambda usd: money(usd.mid)))
+    yield from others
     yield Listing(title="Notes", items=(*(f"{note}." for note in rate_note(rate)), *break_even.notes))
     yield Warnings(items=break_even.warnings)
 
@@ -92,22 +87,29 @@ def break_even_content(break_even: BreakEven) -> Iterator[Block]:
 def break_even_section(break_even: BreakEven) -> Section:
     """Return the section on where the cheapest CPU and the cheapest GPU cost the same."""
     generation, rate = break_even.job.generation, break_even.exchange_rate
-    return section(
-        "break-even",
-        "Break-even",
-        lead=["The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals."],
-        lists=[
-            Listing(title=_FOLK_RULE, items=tuple(_folk_rule(break_even))),
-            Listing(title=_API, items=tuple(api_sentences(break_even.api, break_even.job, rate=rate))),
-            Listing(title="Not shown", items=break_even.left_out),
-        ],
-        plots=[_chart(curve, generation, rate=rate) for curve in break_even.curves],
+    return Section(
+        id="break-even",
+        title="Break-even",
+        lead=("The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals.",),
+        lists=_listings(break_even),
+        plots=tuple(_chart(curve, generation, rate=rate) for curve in break_even.curves),
+    )
+
+
+def _listings(break_even: BreakEven) -> tuple[Listing, ...]:
+    """Return the rule of thumb, the comparison with an API, and what has no curve."""
+    folk_rule = "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers"
+    of_api = api_sentences(break_even.api, break_even.job, rate=break_even.exchange_rate)
+    return (
+        Listing(title=folk_rule, items=tuple(_folk_rule(break_even))),
+        Listing(title="A service of your own, or an API", items=tuple(of_api)),
+        Listing(title="Not shown", items=break_even.left_out),
     )
 
 
 def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | None) -> Chart:
     over = _variable(curve, generation)
-    columns = _columns(over.axis, "cost [90 %]", count_text, lambda one: money_interval(one.job_usd, rate=rate))
+    columns = _columns(over.axis, "cost [90 %]", count_text, lambda usd: money_interval(usd, rate=rate))
     series = []
     for kind, (color, symbol) in KIND_MARKS.items():
         found = [(point.at, one) for point in curve.points if (one := _contender(point, kind)) is not None]
@@ -135,7 +137,7 @@ def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | 
 
 
 def _columns(
-    over: str, cost_heading: str, count: Callable[[int], str], cost: Callable[[Contender], str]
+    over: str, cost_heading: str, count: Callable[[int], str], cost: Callable[[Interval], str]
 ) -> list[ColumnOf[CurvePoint]]:
     """Return the columns of a curve's table: the point, the name and cost of both contenders, and their ratio."""
     at: ColumnOf[CurvePoint] = numbers(over, lambda point: point.at, count)
@@ -145,12 +147,9 @@ def _columns(
     return [at, *_of_kind("cpu", cost_heading, cost), *_of_kind("gpu", cost_heading, cost), ratio]
 
 
-def _of_kind(kind: DeviceKind, cost_heading: str, cost: Callable[[Contender], str]) -> Iterator[ColumnOf[CurvePoint]]:
-    def text(show: Callable[[Contender], str]) -> Callable[[CurvePoint], str]:
-        return lambda point: "-" if (one := _contender(point, kind)) is None else show(one)
-
-    yield column(KIND_NAMES[kind], text(contender_label))
-    yield column(cost_heading, text(cost), lambda point: one.job_usd.mid if (one := _contender(point, kind)) else None)
+def _of_kind(kind: DeviceKind, cost_heading: str, cost: Callable[[Interval], str]) -> Iterator[ColumnOf[CurvePoint]]:
+    yield column(KIND_NAMES[kind], lambda point: contender_label(one) if (one := _contender(point, kind)) else "-")
+    yield numbers(cost_heading, lambda point: one.job_usd if (one := _contender(point, kind)) else None, cost)
 
 
 def _contender(point: CurvePoint, kind: DeviceKind) -> Contender | None:
@@ -267,9 +266,14 @@ def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[s
         if len(ended) > _NAMED_COUNT:
             ended[_NAMED_COUNT:] = [f"{len(ended) - _NAMED_COUNT} more changes"]
         yield f"{', then '.join((*ended, _winner(parts[-1])))} above that."
-    open_count = sum(one.cost_ratio is not None and one.cost_ratio.low <= 1 <= one.cost_ratio.high for one in points)
+    open_count = sum(one.cost_ratio is not None and is_too_close(one.cost_ratio) for one in points)
     if open_count:
         yield f"too close to call at {open_count} of {len(points)} points (90 % interval of the cost ratio includes 1)."
+
+
+def is_too_close(ratio: Interval) -> bool:
+    """Return whether a ratio of costs may be below or above 1."""
+    return ratio.low <= 1 <= ratio.high
 
 
 def _winner(stretch: Stretch) -> str:

@@ -188,7 +188,10 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of the report; `id` is its anchor in the URL. The last sentence of its lead unfolds a folded one."""
+    """A section of the report, without its empty lists, plots and tables; `id` is its anchor in the URL.
+
+    The last sentence of its lead unfolds a folded one.
+    """
 
     id: str
     title: str
@@ -198,27 +201,11 @@ class Section:
     tables: tuple[Table, ...] = ()
     is_folded: bool = False
 
-
-def section(
-    anchor: str,
-    title: str,
-    *,
-    lead: Iterable[str] = (),
-    lists: Iterable[Listing] = (),
-    plots: Iterable[Chart | Bars] = (),
-    tables: Iterable[Table] = (),
-    is_folded: bool = False,
-) -> Section:
-    """Return a section without its empty lists, plots and tables; `anchor` is its id."""
-    return Section(
-        id=anchor,
-        title=title,
-        lead=tuple(lead),
-        lists=tuple(one for one in lists if one.items),
-        plots=tuple(one for one in plots if one.notes or (one.series if isinstance(one, Chart) else one.bars)),
-        tables=tuple(one for one in tables if one.rows),
-        is_folded=is_folded,
-    )
+    def __post_init__(self) -> None:
+        plots = (one for one in self.plots if one.notes or (one.series if isinstance(one, Chart) else one.bars))
+        object.__setattr__(self, "lists", tuple(one for one in self.lists if one.items))
+        object.__setattr__(self, "plots", tuple(plots))
+        object.__setattr__(self, "tables", tuple(one for one in self.tables if one.rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from advisor import units
 from advisor.records.answer import ContextPoint, ContextSweep, Recommendation
 from advisor.report.amounts import count_text, money_text
-from advisor.report.content import Section, Table, section
+from advisor.report.content import Section, Table
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _TITLE = "How many users at this context?"
@@ -28,11 +28,11 @@ def context_tables(recommendation: Recommendation) -> Iterator[Table]:
         column("machine", lambda row: _machine(*row), shortens_to=24),
         numbers("context", lambda row: row[1].context_tokens, _tokens),
         numbers("users", lambda row: row[1].most_in_flight, count_text),
-        numbers("enough", lambda row: row[1].in_flight or None, count_text, missing="-"),
-        numbers("TTFT", lambda row: row[1].ttft_s, units.format_duration, missing="-", drop_order=1),
-        numbers("TPOT", lambda row: row[1].tpot_s, units.format_duration, missing="-", drop_order=2),
-        numbers("tokens/s", lambda row: row[1].output_tokens_per_s, units.format_rate, missing="-"),
-        numbers("per Mtok", lambda row: row[1].usd_per_million_tokens, money_text(rate, digits=3), missing="-"),
+        numbers("enough", lambda row: row[1].in_flight or None, count_text),
+        numbers("TTFT", lambda row: row[1].ttft_s, units.format_duration, drop_order=1),
+        numbers("TPOT", lambda row: row[1].tpot_s, units.format_duration, drop_order=2),
+        numbers("tokens/s", lambda row: row[1].output_tokens_per_s, units.format_rate),
+        numbers("per Mtok", lambda row: row[1].usd_per_million_tokens, money_text(rate, digits=3)),
     )
     note = _NOTES.format(output=count_text(generation.output_tokens))
     yield table_of(rows, columns, title=_TITLE, notes=(note,))
@@ -40,7 +40,7 @@ def context_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 def contexts_section(recommendation: Recommendation) -> Section:
     """Return the section on users by context; empty unless a language model is served."""
-    return section("contexts", _TITLE, tables=tuple(context_tables(recommendation)))
+    return Section(id="contexts", title=_TITLE, tables=tuple(context_tables(recommendation)))
 
 
 def _machine(sweep: ContextSweep, point: ContextPoint) -> str:

@@ -8,7 +8,7 @@ from advisor.records.report_contents import Report
 from advisor.records.sample_words import batch_text, samples_noun
 from advisor.report import sentence
 from advisor.report.accuracy import accuracy_section
-from advisor.report.amounts import interval_text, is_rate, unit_of
+from advisor.report.amounts import in_unit, interval_text, is_rate, unit_of
 from advisor.report.break_even import break_even_section
 from advisor.report.content import Document, Figure
 from advisor.report.contexts import contexts_section
@@ -63,8 +63,7 @@ def document_of(report: Report) -> Document:
 
 
 def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
-    job, rate, unit = recommendation.job, recommendation.exchange_rate, unit_of(recommendation)
-    cost = best.job_usd if unit is None else unit.of(best.job_usd)
+    rate, cost = recommendation.exchange_rate, in_unit(best.job_usd, unit=unit_of(recommendation))
     return (
         Figure(
             name="instance",
@@ -72,13 +71,13 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
             note=f"{device_label(best)}, {best.region}",
         ),
         Figure(
-            name=amount_name("cost", job, unit),
+            name=amount_name("cost", recommendation),
             value=units.format_money(cost.mid, rate=rate),
             note="90 % interval {} to {}".format(
                 *(units.format_money(end, rate=rate) for end in (cost.low, cost.high))
             ),
         ),
-        *_times(best, job),
+        *_times(best, recommendation.job),
         Figure(
             name="price",
             value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour",

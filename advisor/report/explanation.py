@@ -30,7 +30,6 @@ from advisor.report.content import (
     Series,
     Table,
     Warnings,
-    section,
 )
 from advisor.report.emissions import co2_interval
 from advisor.report.marks import BOUND_MARKS, detail_name
@@ -325,14 +324,14 @@ def why_section(
         lists.append(Listing(title=f"{detail_name(detail)}: {time}", items=tuple(reasons(step))))
         title = f"Largest savings, of {{}} on the {detail.role}"
         lists.append(_savings(step, title, rate=rate, generation=generation))
-    return section("why", "Why", lists=lists)
+    return Section(id="why", title="Why", lists=tuple(lists))
 
 
 def modules_section(details: Sequence[DeviceDetail], *, generation: Generation | None = None) -> Section:
     """Return the section on the time of a step by module."""
     lead = "Longest first. Repeated layers of equal shape share one line."
-    plots = [_modules(detail, generation) for detail in details]
-    return section("modules", "Time by module", lead=[lead], plots=plots)
+    plots = tuple(_modules(detail, generation) for detail in details)
+    return Section(id="modules", title="Time by module", lead=(lead,), plots=plots)
 
 
 def _modules(detail: DeviceDetail, generation: Generation | None) -> Bars:
@@ -359,28 +358,23 @@ def _modules(detail: DeviceDetail, generation: Generation | None) -> Bars:
 
 def roofline_section(details: Sequence[DeviceDetail]) -> Section:
     """Return the section that plots each operator family by its arithmetic intensity, under the device's roof."""
-    lead = [
+    lead = (
         "Left of the ridge point, operators are memory-bound; right of it, compute-bound (Williams, Waterman and "
         "Patterson, 2009). The roof is from the datasheet. Points above it are served by caches. Points far below it "
         "wait for the host or reach a small share of the peak. Families with less than 1 % of the time are only in the "
         "tables."
-    ]
-    return section("roofline", "Roofline", lead=lead, plots=map(_roofline, details))
+    )
+    return Section(id="roofline", title="Roofline", lead=(lead,), plots=tuple(map(_roofline, details)))
 
 
 def _roofline(detail: DeviceDetail) -> Chart:
     step = detail.step
-    families = [group for group in step.families if group.flops_per_byte and group.flops > 0]
-    shown = [group for group in families if group.time_ratio >= _SHOWN_RATIO]
-
-    def intensity(group: ExplainedGroup) -> str:
-        return f"{group.flops_per_byte:,.3g}" if group.flops_per_byte else "-"
-
+    shown = [group for group in step.families if group.flops_per_byte and group.time_ratio >= _SHOWN_RATIO]
     columns: tuple[ColumnOf[ExplainedGroup], ...] = (
         column("family", _name),
         *_TIMES,
         *_COUNTS,
-        column("FLOP/B", intensity, lambda group: group.flops_per_byte),
+        numbers("FLOP/B", lambda group: group.flops_per_byte, lambda ratio: f"{ratio:,.3g}" if ratio else "-"),
         numbers("of the roofline", lambda group: group.roofline_ratio, units.format_ratio),
     )
     return Chart(

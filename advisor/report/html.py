@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from advisor.records.report_contents import Report
-from advisor.report.as_json import to_plain
+from advisor.report.as_json import as_dict
 from advisor.report.content import Document, printable
 
 _START = 'showReport(JSON.parse(document.getElementById("data").textContent), document.getElementById("report"));'
@@ -48,7 +48,7 @@ def render_document(document: Document) -> str:
 <p class="answer">{answer}</p>
 <noscript><p>Scripts are switched off. This report needs its scripts to draw the tables and plots.</p></noscript>
 </main>
-<script type="application/json" id="data">{json_in_html(to_plain(document))}</script>
+<script type="application/json" id="data">{json_in_html(document)}</script>
 <script>{library}</script>
 <script type="module">{script}</script>
 </body>
@@ -58,7 +58,7 @@ def render_document(document: Document) -> str:
 
 def json_in_html(value: object) -> str:
     """Return JSON in ASCII that is safe inside a <script>: no string in it can end the element."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_IN_A_SCRIPT)
+    return json.dumps(value, default=as_dict, allow_nan=False, separators=(",", ":")).translate(_IN_A_SCRIPT)
 
 
 def _script() -> str:

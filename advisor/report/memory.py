@@ -10,7 +10,7 @@ from advisor.records.generation import Generation
 from advisor.records.report_contents import DeviceDetail
 from advisor.records.sample_words import at_batch_text, batch_text
 from advisor.records.scale import Plan
-from advisor.report.content import Axis, Bar, Bars, Block, Color, Listing, Paragraph, Part, Section, section
+from advisor.report.content import Axis, Bar, Bars, Block, Color, Listing, Paragraph, Part, Section
 from advisor.report.quote_notes import plan_label
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
@@ -171,7 +171,7 @@ def memory_section(details: Sequence[DeviceDetail], *, generation: Generation | 
         table=table_of(rows, _ROW_COLUMNS, title="Memory by part"),
     )
     lead = "Peak memory of the priced step. The mark is the memory of the device."
-    return section("memory", "Memory", lead=[lead], plots=[bars])
+    return Section(id="memory", title="Memory", lead=(lead,), plots=(bars,))
 
 
 def _bar(role: str, memory: DeviceMemory) -> Bar:

@@ -9,8 +9,8 @@ from advisor import units
 from advisor.records.price import ExchangeRate, Offer, PriceBasis, PriceChange, PricedOffer, PriceMark
 from advisor.records.report_contents import PriceSource
 from advisor.report.amounts import count_text, rate_note
-from advisor.report.as_json import to_plain
-from advisor.report.content import Block, Listing, Paragraph, Section, section
+from advisor.report.as_json import as_dict
+from advisor.report.content import Block, Listing, Paragraph, Section
 from advisor.report.marks import arm_mark
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
@@ -105,7 +105,7 @@ def render_prices_json(rows: Sequence[PricedOffer]) -> str:
             "device": row.offer.gpu or row.offer.cpu,
             "gpu_count": row.offer.gpu_count,
             "architecture": row.offer.architecture,
-            **to_plain(row.price),
+            **as_dict(row.price),
             "marks": list(row.marks),
             "excluded": row.offer.excluded,
             "unpredicted": row.unpredicted or None,
@@ -117,12 +117,12 @@ def render_prices_json(rows: Sequence[PricedOffer]) -> str:
 
 def render_changes_json(changes: Sequence[PriceChange]) -> str:
     """Return `{"changes": [{"id":, "kind":, "before":, "after":}]}`, with null for a side without the price."""
-    plain = map(to_plain, changes)
-    return _document({"changes": [{"id": change.pop("offer_id"), **change} for change in plain]})
+    found = map(as_dict, changes)
+    return _document({"changes": [{"id": change.pop("offer_id"), **change} for change in found]})
 
 
 def _document(content: Any) -> str:
-    return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(content, default=as_dict, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
 
 
 def prices_section(sources: Sequence[PriceSource]) -> Section:
@@ -141,7 +141,7 @@ def prices_section(sources: Sequence[PriceSource]) -> Section:
     oldest = min((one.oldest for one in sources), default="")
     newest = max((one.newest for one in sources), default="")
     lead = f"{sum(one.offer_count for one in sources):,} prices of {_period(oldest, newest)}, with their sources"
-    return section("prices", "Prices", lead=[lead], tables=[table], is_folded=True)
+    return Section(id="prices", title="Prices", lead=(lead,), tables=(table,), is_folded=True)
 
 
 def _period(oldest: str, newest: str) -> str:

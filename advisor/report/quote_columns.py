@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
+from advisor.records.answer import Interval, Job, Quote, Recommendation, TokenQuote
 from advisor.records.machine import LOCAL
-from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
-from advisor.report.amounts import SampleUnit, count_text, money_interval, money_text, unit_of
-from advisor.report.emissions import asks_for_co2, co2_of, co2_text, kwh_of
+from advisor.report.amounts import SampleUnit, count_text, in_unit, money_range, money_text, unit_of
+from advisor.report.emissions import asks_for_co2, co2_interval
 from advisor.report.marks import arm_mark
 from advisor.report.tables import ColumnOf, ValueT, column, numbers
 
@@ -20,24 +19,20 @@ class RankedQuote:
     """A quote with its rank among all quotes, counted from 1; None for the local machine if it is not ranked.
 
     `name` is the instance, with what tells it from a row of the same provider and instance. `rate` is the exchange rate
-    of the currency to show, None for dollars; `objective` is what the ranking minimizes; `is_service`: the job never
-    ends; `asks_for_co2`: its CO2 is the objective or has a limit; `unit`: the costs are rates, because the job has no
-    size.
+    of the currency to show, None for dollars; `unit`: the costs are rates, because the job has no size.
     """
 
     rank: int | None
     quote: Quote
     name: str
-    rate: ExchangeRate | None = None
-    objective: Objective = "cost"
-    is_service: bool = False
-    asks_for_co2: bool = False
-    unit: SampleUnit | None = None
+    job: Job
+    rate: ExchangeRate | None
+    unit: SampleUnit | None
 
     @property
     def cost_usd(self) -> Interval:
         """Return the cost of the job, or of a unit of samples if it has no size."""
-        return self.quote.job_usd if self.unit is None else self.unit.of(self.quote.job_usd)
+        return in_unit(self.quote.job_usd, unit=self.unit)
 
     @property
     def is_close(self) -> bool:
@@ -47,7 +42,7 @@ class RankedQuote:
     @property
     def has_front_mark(self) -> bool:
         """True if the ranking shows the Pareto front and the quote is on it."""
-        return self.objective == "cost-time" and self.quote.on_pareto_front
+        return self.job.objective == "cost-time" and self.quote.on_pareto_front
 
 
 _DOUBTFUL_COUNT = 3
@@ -60,17 +55,15 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     They are the first that may lead the answer, after at most `_DOUBTFUL_COUNT` that rank ahead of them. If they have
     no CPU or no GPU, or only ones in doubt while there is a candidate, the best one replaces the last.
     """
-    job, at_hand, unit = recommendation.job, unranked(recommendation), unit_of(recommendation)
+    at_hand, unit = unranked(recommendation), unit_of(recommendation)
     quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
     rows = [
         RankedQuote(
             rank=rank if rank <= len(recommendation.quotes) else None,
             quote=quote,
             name=name,
+            job=recommendation.job,
             rate=recommendation.exchange_rate,
-            objective=job.objective,
-            is_service=job.requests_per_day is not None,
-            asks_for_co2=asks_for_co2(job),
             unit=unit,
         )
         for rank, (quote, name) in enumerate(zip(quotes, _names(quotes), strict=True), start=1)
@@ -145,7 +138,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
     """
     rate = rows[0].rate if rows else None
     is_served = bool(rows) and rows[0].quote.tokens is not None
-    is_service = bool(rows) and rows[0].is_service
+    is_service = bool(rows) and rows[0].job.requests_per_day is not None
     is_queued = any(row.quote.tokens is not None and row.quote.tokens.ttft_p99_s is not None for row in rows)
     unit = rows[0].unit if rows else None
     cost = "cost" if unit is None else f"per {unit.name}"
@@ -169,8 +162,8 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         ),
         *(() if is_service or unit else (_JOB_TIME,)),
         numbers(cost, lambda row: row.cost_usd.mid, money_text(rate)),
-        column(f"{cost} [90 %]", _cost_range, lambda row: row.cost_usd.mid, drop_order=2),
-        *(energy_columns(unit) if rows and rows[0].asks_for_co2 else ()),
+        numbers(f"{cost} [90 %]", lambda row: row.cost_usd, lambda usd: money_range(usd, rate=rate), drop_order=2),
+        *(energy_columns(unit) if rows and asks_for_co2(rows[0].job) else ()),
         column("cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10),
         column("memory", _memory, _memory_share, drop_order=5),
         column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=4),
@@ -194,18 +187,16 @@ def energy_columns(unit: SampleUnit | None) -> tuple[ColumnOf[RankedQuote], ...]
     """Return the columns of energy and CO2, of the job or of a unit of samples; a dash: not known."""
     per = "" if unit is None else f" per {unit.name}"
 
-    def mid(figure: Interval | None) -> float | None:
-        return None if figure is None else figure.mid
+    def kwh(row: RankedQuote) -> Interval | None:
+        return in_unit(row.quote.energy_kwh, unit=unit)
+
+    def co2_kg(row: RankedQuote) -> Interval | None:
+        return in_unit(row.quote.co2_kg, unit=unit)
 
     return (
-        numbers(f"energy{per}", lambda row: mid(kwh_of(row.quote, unit=unit)), units.format_kwh, drop_order=10),
-        numbers(f"CO2{per}", lambda row: mid(co2_of(row.quote, unit=unit)), units.format_co2, drop_order=22),
-        column(
-            f"CO2{per} [90 %]",
-            lambda row: co2_text(row.quote, unit=unit),
-            lambda row: mid(co2_of(row.quote, unit=unit)),
-            drop_order=2,
-        ),
+        numbers(f"energy{per}", kwh, lambda found: units.format_kwh(found.mid), drop_order=10),
+        numbers(f"CO2{per}", co2_kg, lambda found: units.format_co2(found.mid), drop_order=22),
+        numbers(f"CO2{per} [90 %]", co2_kg, co2_interval, drop_order=2),
     )
 
 
@@ -226,11 +217,6 @@ def _token_columns(rate: ExchangeRate | None, *, is_queued: bool) -> tuple[Colum
         numbers("tokens/s", of(lambda one: one.output_tokens_per_s), units.format_rate, missing="", drop_order=9),
         numbers("per Mtok", of(lambda one: one.usd_per_million_tokens), per_token, missing="", drop_order=13),
     )
-
-
-def _cost_range(row: RankedQuote) -> str:
-    """Return the ends of the cost's interval, such as "0.38-0.46"."""
-    return money_interval(row.cost_usd, rate=row.rate).rpartition(" ")[2].strip("[]")
 
 
 def _place(row: RankedQuote) -> str:

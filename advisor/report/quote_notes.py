@@ -302,11 +302,8 @@ def _service_notes(best: Quote, job: Job) -> Iterator[str]:
             f"it is free{spread}."
         )
     elif copies > 1:
-        yield (
-            "the requests wait in one queue for the next free copy of the model."
-            if job.generation is None
-            else ("the requests wait in one queue for the next free place.")
-        )
+        place = "copy of the model" if job.generation is None else "place"
+        yield f"the requests wait in one queue for the next free {place}."
     if best.start_up_s:
         yield (
             f"cold start: another instance needs {units.format_duration(best.start_up_s)} until its boot script runs, "

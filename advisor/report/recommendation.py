@@ -1,14 +1,14 @@
 """Makes the content of a recommendation, and the report's sections on the ranking and on cost against time."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from advisor.records.answer import Interval, Job, Quote, Recommendation
+from advisor.records.answer import Interval, Quote, Recommendation
 from advisor.records.options import Objective
 from advisor.records.rejection import Rejection
-from advisor.records.sample_words import batch_text, samples_noun
+from advisor.records.sample_words import batch_text
 from advisor.report import sentence
-from advisor.report.amounts import SampleUnit, count_text, in_currency, interval_text, money_interval, unit_of
+from advisor.report.amounts import count_text, in_currency, in_unit, interval_text, money_interval, per_samples, unit_of
 from advisor.report.break_even import api_sentences
 from advisor.report.content import (
     Axis,
@@ -19,12 +19,10 @@ from advisor.report.content import (
     Point,
     Section,
     Series,
-    Unit,
     Warnings,
-    section,
 )
 from advisor.report.contexts import context_tables
-from advisor.report.emissions import asks_for_co2, co2_interval, co2_of
+from advisor.report.emissions import asks_for_co2, co2_interval
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import (
     RankedQuote,
@@ -43,7 +41,6 @@ _ORDER = (
     "per million", "per billion", "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
-_FRONT = "The answer and the Pareto front"
 _FIRST: Mapping[Objective, str] = {
     "cost": "Cheapest",
     "time": "Fastest",
@@ -93,7 +90,7 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
 def basis_section(recommendation: Recommendation) -> Section:
     """Return the section on the assumptions of the headline."""
     listing = Listing(title="Assumes", items=sentence.basis(recommendation))
-    return section("basis", "Assumptions", lists=[listing])
+    return Section(id="basis", title="Assumptions", lists=(listing,))
 
 
 def left_out_section(recommendation: Recommendation) -> Section:
@@ -109,7 +106,7 @@ def left_out_section(recommendation: Recommendation) -> Section:
     )
     table = table_of(rejected, columns, title="Every offer left out")
     lead = sentence.left_out_summary(recommendation)
-    return section("left-out", "Left out", lead=[lead], lists=[listing], tables=[table], is_folded=True)
+    return Section(id="left-out", title="Left out", lead=(lead,), lists=(listing,), tables=(table,), is_folded=True)
 
 
 def ranking_section(recommendation: Recommendation) -> Section:
@@ -136,7 +133,7 @@ def ranking_section(recommendation: Recommendation) -> Section:
         "" if all(row.quote.is_candidate for row in rows) else ", after them those that may not head the answer (?)"
     )
     lead = f"{_FIRST[recommendation.job.objective]} first{doubtful}. Click a column's heading to sort by it."
-    return section("ranking", "Ranking", lead=[lead], tables=[table])
+    return Section(id="ranking", title="Ranking", lead=(lead,), tables=(table,))
 
 
 def _headline_place(rows: Sequence[RankedQuote]) -> int:
@@ -148,79 +145,86 @@ def _all_rows(recommendation: Recommendation) -> tuple[RankedQuote, ...]:
     return table_rows(recommendation, top=max(1, len(recommendation.quotes)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Against:
-    """The amount on the other axis of a plot of cost: name, unit, value and text in a row, and the Pareto front."""
-
-    name: str
-    unit: Unit
-    of: Callable[[RankedQuote], Interval]
-    text: Callable[[Interval], str]
-    is_on_front: Callable[[Quote], bool]
-    better: str
-
-
 def cost_time_section(recommendation: Recommendation) -> Section:
     """Return the section that plots cost against time for all offers, with the Pareto front."""
-    job, unit = recommendation.job, unit_of(recommendation)
-    by_time = _Against(
-        name=_time_name(job, unit),
-        unit="s",
-        of=lambda row: _time(row, job),
+    is_service = recommendation.job.requests_per_day is not None
+    count = sum(quote.on_pareto_front for quote in recommendation.quotes)
+    lead = f"Pareto front: {count} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
+    label = "99th percentile of the latency" if is_service else amount_name("time", recommendation)
+    chart = _front_chart(
+        recommendation,
+        x=Axis(label=label, unit="s"),
+        amount=_time,
         text=interval_text,
         is_on_front=lambda quote: quote.on_pareto_front,
         better="faster",
     )
-    count = sum(quote.on_pareto_front for quote in recommendation.quotes)
-    lead = f"Pareto front: {count} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
-    chart = _front_chart(recommendation, by_time)
-    return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
+    return Section(id="cost-time", title="Cost against time", lead=(lead,), plots=(chart,))
 
 
 def cost_co2_section(recommendation: Recommendation) -> Section:
     """Return the section that plots cost against CO2 for the offers whose CO2 is known, with the Pareto front."""
-    job, unit = recommendation.job, unit_of(recommendation)
     quotes = recommendation.quotes
     known = sum(quote.co2_kg is not None for quote in quotes)
     if not known:
-        return section("cost-co2", "Cost against CO2")
-    by_co2 = _Against(
-        name=amount_name("CO2", job, unit),
-        unit="kg",
-        of=lambda row: co2_of(row.quote, unit=row.unit) or _NO_CO2,
-        text=co2_interval,
-        is_on_front=lambda quote: quote.on_co2_front,
-        better="lower in CO2",
-    )
+        return Section(id="cost-co2", title="Cost against CO2")
     front = sum(quote.on_co2_front for quote in quotes)
     lead = (
         f"Pareto front: {front} of the {known:,} offers whose CO2 is known ({len(quotes) - known:,} have no figure for "
         "their grid or their power). Annual averages of the local grids, without embodied carbon."
     )
-    return section("cost-co2", "Cost against CO2", lead=[lead], plots=[_front_chart(recommendation, by_co2)])
+    chart = _front_chart(
+        recommendation,
+        x=Axis(label=amount_name("CO2", recommendation), unit="kg"),
+        amount=lambda row: in_unit(row.quote.co2_kg, unit=row.unit) or _NO_CO2,
+        text=co2_interval,
+        is_on_front=lambda quote: quote.on_co2_front,
+        better="lower in CO2",
+    )
+    return Section(id="cost-co2", title="Cost against CO2", lead=(lead,), plots=(chart,))
 
 
 _NO_CO2 = Interval(mid=0.0, low=0.0, high=0.0)
 
 
-def _front_chart(recommendation: Recommendation, by: _Against) -> Chart:
+def _front_chart(
+    recommendation: Recommendation,
+    *,
+    x: Axis,
+    amount: Callable[[RankedQuote], Interval],
+    text: Callable[[Interval], str],
+    is_on_front: Callable[[Quote], bool],
+    better: str,
+) -> Chart:
     """Return the chart of cost against another amount of all offers, with the Pareto front and its table."""
-    job, unit = recommendation.job, unit_of(recommendation)
+    rate = recommendation.exchange_rate
+
+    def point(row: RankedQuote) -> Point:
+        cost, other = in_currency(row.cost_usd, rate=rate), amount(row)
+        about = (
+            f"{row.quote.provider} {instance_label(row.quote)}\n{device_label(row.quote)}\n"
+            f"{money_interval(row.cost_usd, rate=rate)} {'in' if x.unit == 's' else 'with'} {text(other)}\n"
+            f"{batch_text(row.quote.batch, row.job.generation)}, {row.quote.precision}"
+        )
+        return Point(x=other.mid, y=cost.mid, text=about)
+
+    def with_intervals(row: RankedQuote) -> Point:
+        cost, other = in_currency(row.cost_usd, rate=rate), amount(row)
+        return replace(point(row), x_low=other.low, x_high=other.high, y_low=cost.low, y_high=cost.high)
+
     # A logarithmic axis has no 0.
-    rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0 and by.of(row).mid > 0]
-    front = sorted((row for row in rows if by.is_on_front(row.quote)), key=lambda row: row.quote.job_usd.mid)
+    rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0 and amount(row).mid > 0]
+    front = sorted((row for row in rows if is_on_front(row.quote)), key=lambda row: row.quote.job_usd.mid)
     best = [row for row in rows if row.quote is recommendation.best]
-    others = [row for row in rows if row.rank is not None and not by.is_on_front(row.quote) and row not in best]
+    others = [row for row in rows if row.rank is not None and not is_on_front(row.quote) and row not in best]
     here = [row for row in rows if row.rank is None]
     series = []
     for kind, (color, symbol) in KIND_MARKS.items():
-        of_kind = tuple(_point(row, job, by) for row in others if row.quote.device.kind == kind)
+        of_kind = tuple(point(row) for row in others if row.quote.device.kind == kind)
         series.append(Series(name=KIND_NAMES[kind], color=color, symbol=symbol, points=of_kind, is_faint=True))
-    at_front, at_best, at_hand = (
-        tuple(_with_intervals(row, job, by) for row in those) for those in (front, best, here)
-    )
-    named = tuple(replace(point, name=point.text.partition("\n")[0]) for point in at_best)
-    title = f"Pareto front: no other offer is both cheaper and {by.better}; with 90 % intervals"
+    at_front, at_best, at_hand = (tuple(map(with_intervals, those)) for those in (front, best, here))
+    named = tuple(replace(one, name=one.text.partition("\n")[0]) for one in at_best)
+    title = f"Pareto front: no other offer is both cheaper and {better}; with 90 % intervals"
     series += [
         Series(name=title, color=3, symbol="diamond", points=at_front, has_line=True),
         Series(name="the answer", color=5, symbol="square", points=named),
@@ -231,55 +235,33 @@ def _front_chart(recommendation: Recommendation, by: _Against) -> Chart:
         column("provider", lambda row: row.quote.provider),
         column("instance", lambda row: instance_label(row.quote)),
         column("device", lambda row: device_label(row.quote)),
-        column("cost [90 %]", lambda row: money_interval(row.cost_usd, rate=row.rate), lambda row: row.cost_usd.mid),
-        numbers(f"{by.name} [90 %]", by.of, by.text),
+        numbers("cost [90 %]", lambda row: row.cost_usd, lambda usd: money_interval(usd, rate=rate)),
+        numbers(f"{x.label} [90 %]", amount, text),
     )
+    in_table = [*best, *(row for row in front if row not in best), *here]
     return Chart(
-        title=f"Cost and {by.name} of every offer",
-        x=Axis(label=by.name, unit=by.unit),
-        y=Axis(label=amount_name("cost", job, unit), unit="money"),
+        title=f"Cost and {x.label} of every offer",
+        x=x,
+        y=Axis(label=amount_name("cost", recommendation), unit="money"),
         series=tuple(one for one in series if one.points),
-        table=table_of([*best, *(row for row in front if row not in best), *here], columns, title=_FRONT),
+        table=table_of(in_table, columns, title="The answer and the Pareto front"),
     )
 
 
-def amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
+def amount_name(what: str, recommendation: Recommendation) -> str:
     """Return the name of an amount: of the job, of a month of a service, or of a unit of samples without a size."""
-    if job.requests_per_day is not None:
+    if recommendation.job.requests_per_day is not None:
         return f"{what} per month"
-    if unit is None:
-        return f"{what} of the job"
-    return f"{what} per {unit.name} {samples_noun(job.generation)}"
+    return f"{what}{per_samples(recommendation) or ' of the job'}"
 
 
-def _time_name(job: Job, unit: SampleUnit | None) -> str:
-    """Return the name of the time axis."""
-    return amount_name("time", job, unit) if job.requests_per_day is None else "99th percentile of the latency"
-
-
-def _time(row: RankedQuote, job: Job) -> Interval:
+def _time(row: RankedQuote) -> Interval:
     """Return the time of the job, of so many samples without a size, or the 99th percentile of a service."""
     quote = row.quote
     if row.unit is not None:
         return row.unit.of(quote.job_s)
-    if job.requests_per_day is None or quote.p99_s is None:
+    if row.job.requests_per_day is None or quote.p99_s is None:
         return quote.job_s
     ratios = (end / quote.step_s.mid for end in (quote.step_s.mid, quote.step_s.low, quote.step_s.high))
     mid, low, high = (quote.p99_s * ratio for ratio in ratios)
     return Interval(mid=mid, low=low, high=high)
-
-
-def _point(row: RankedQuote, job: Job, by: _Against) -> Point:
-    cost, other = in_currency(row.cost_usd, rate=row.rate), by.of(row)
-    text = (
-        f"{row.quote.provider} {instance_label(row.quote)}\n{device_label(row.quote)}\n"
-        f"{money_interval(row.cost_usd, rate=row.rate)} {'in' if by.unit == 's' else 'with'} {by.text(other)}\n"
-        f"{batch_text(row.quote.batch, job.generation)}, {row.quote.precision}"
-    )
-    return Point(x=other.mid, y=cost.mid, text=text)
-
-
-def _with_intervals(row: RankedQuote, job: Job, by: _Against) -> Point:
-    cost, other = in_currency(row.cost_usd, rate=row.rate), by.of(row)
-    point = _point(row, job, by)
-    return replace(point, x_low=other.low, x_high=other.high, y_low=cost.low, y_high=cost.high)

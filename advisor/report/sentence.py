@@ -12,8 +12,17 @@ from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, Tier
 from advisor.records.rejection import RejectionCode
 from advisor.records.sample_words import at_batch_text, batch_text, samples_noun, samples_text
-from advisor.report.amounts import SampleUnit, interval_text, is_rate, money_interval, rate_note, unit_of
-from advisor.report.emissions import asks_for_co2, co2_text, grid_of, kwh_of
+from advisor.report.amounts import (
+    SampleUnit,
+    in_unit,
+    interval_text,
+    is_rate,
+    money_interval,
+    per_samples,
+    rate_note,
+    unit_of,
+)
+from advisor.report.emissions import asks_for_co2, co2_text
 from advisor.report.marks import KIND_NAMES
 from advisor.report.prices import BASIS_NAMES
 from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
@@ -90,12 +99,11 @@ def verdict(recommendation: Recommendation) -> str:
         offers = "1 offer was" if count == 1 else f"{count:,} offers were"
         return f"{keep}No instance can run this job within the limits: {offers} left out."
     unit = unit_of(recommendation)
-    cost = best.job_usd if unit is None else unit.of(best.job_usd)
+    cost = in_unit(best.job_usd, unit=unit)
     per_tokens = ""
     if best.tokens is not None:
         per_million = units.format_money(best.tokens.usd_per_million_tokens, rate=rate, digits=3)
         per_tokens = f", {per_million} per million tokens"
-    pace = f"per month{_latencies(best)}" if job.requests_per_day is not None else _pace(best, job)
     start = "Kept busy, " if _is_compared(recommendation) else ""
     if not best.price_is_trusted:
         start = f"If its price of {best.price_date} still holds, "
@@ -103,7 +111,7 @@ def verdict(recommendation: Recommendation) -> str:
         f"{keep}{start}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
-        f"{pace}{per_tokens}{_margin(best, recommendation)}."
+        f"{_pace(best, job)}{_latencies(best)}{per_tokens}{_margin(best, recommendation)}."
     )
 
 
@@ -113,12 +121,15 @@ def emissions(recommendation: Recommendation) -> str | None:
     It matters if it is the objective or has a limit.
     """
     best, job, unit = recommendation.best, recommendation.job, unit_of(recommendation)
-    grid = None if best is None else grid_of(best, recommendation)
-    kwh = None if best is None else kwh_of(best, unit=unit)
-    if best is None or not asks_for_co2(job) or kwh is None or grid is None:
+    if best is None or not asks_for_co2(job):
         return None
-    per = "a month" if job.requests_per_day is not None else "the job" if unit is None else f"a {unit.name}"
-    what = f"{per} {samples_noun(job.generation)}" if unit else per
+    kwh, grids = in_unit(best.energy_kwh, unit=unit), recommendation.grids
+    grid = grids.get(best.id) or grids.get(f"{best.provider}/{best.region}")
+    if kwh is None or grid is None:
+        return None
+    what = "the job" if job.requests_per_day is None else "a month"
+    if unit is not None:
+        what = f"a {unit.name} {samples_noun(job.generation)}"
     year = "annual average, year not stated" if grid.year is None else f"{grid.year} average"
     where = f"{best.provider} {best.region}: local grid, {year}" if best.tier != "owned" else grid.source
     pue = f" x PUE {grid.pue:g}" if grid.pue else ""
@@ -178,7 +189,7 @@ def _closest(recommendation: Recommendation) -> str:
 
 
 def _latencies(best: Quote) -> str:
-    """Return the percentiles of a service's latency and its utilization."""
+    """Return the percentiles of a service's latency and its utilization; nothing for other jobs."""
     if best.p50_s is None or best.p99_s is None:
         return ""
     p50, p99 = units.format_duration(best.p50_s), units.format_duration(best.p99_s)
@@ -192,11 +203,8 @@ def short_headline(recommendation: Recommendation) -> str:
     advised = enough or best
     if advised is None:
         return "No instance can run this job within the limits"
-    unit = unit_of(recommendation)
-    cost = _cost_text(advised, recommendation, unit=unit)
-    time = "per month" if job.requests_per_day is not None else _pace(advised, job)
     name = f"{advised.provider} {instance_label(advised)}" if enough is None else f"Do not rent, {advised.instance}"
-    return f"{name}: {cost} {time}"
+    return f"{name}: {_cost_text(advised, recommendation)} {_pace(advised, job)}"
 
 
 def _enough_at_hand(recommendation: Recommendation) -> Quote | None:
@@ -215,7 +223,9 @@ def _local_job(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
 
 
 def _pace(quote: Quote, job: Job) -> str:
-    """Return how long the job takes, or how fast it goes if it has no size."""
+    """Return how long the job takes, how fast it goes if it has no size, or that a service is paid per month."""
+    if job.requests_per_day is not None:
+        return "per month"
     return f"at {_throughput(quote, job)}" if is_rate(job) else f"in {units.format_duration(quote.job_s.mid)}"
 
 
@@ -240,9 +250,8 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
     """
     job, unit, other_kind = recommendation.job, unit_of(recommendation), _OTHER_KIND[best.device.kind]
     if best.tier == "owned" and (rented := _best_rented(recommendation)) is not None:
-        pace = _pace(rented, job) if job.requests_per_day is None else "per month"
-        cost = _cost_text(rented, recommendation, unit=unit)
-        return f"; the best rented offer: {rented.provider} {instance_label(rented)}, {cost} {pace}"
+        cost = _cost_text(rented, recommendation)
+        return f"; the best rented offer: {rented.provider} {instance_label(rented)}, {cost} {_pace(rented, job)}"
     if _is_compared(recommendation):
         return ""
     of_kind = [quote for quote in recommendation.quotes if quote.device.kind == other_kind]
@@ -251,7 +260,7 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
     other = next(leading, of_kind[0] if of_kind else None)
     if other is None:
         return f"; no {KIND_NAMES[other_kind]} is in the ranking"
-    cost = _money(other, recommendation, unit=unit)
+    cost = _money(other, recommendation)
     if job.objective == "co2":
         cost = co2_text(other, unit=unit)
     elif job.objective != "cost":
@@ -282,7 +291,7 @@ def in_other_precision(recommendation: Recommendation) -> str | None:
     if quote is None:
         return None
     name = _AUTOCAST_NAMES.get(quote.precision, f"in {quote.precision}")
-    cost = _cost_text(quote, recommendation, unit=unit_of(recommendation))
+    cost = _cost_text(quote, recommendation)
     return f"{name[:1].upper()}{name[1:]} it would cost {cost} on {quote.provider} {instance_label(quote)}."
 
 
@@ -291,7 +300,7 @@ def better_if_price_holds(recommendation: Recommendation) -> str | None:
     quote, job = recommendation.better_if_price_holds, recommendation.job
     if quote is None:
         return None
-    cost = _cost_text(quote, recommendation, unit=unit_of(recommendation))
+    cost = _cost_text(quote, recommendation)
     better = _BETTER[job.objective]
     pace = f" {_pace(quote, job)}" if job.requests_per_day is None else ""
     return (
@@ -305,19 +314,16 @@ def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
     quote, job = recommendation.better_if_prediction_holds, recommendation.job
     if quote is None:
         return None
-    better, unit, rate = _BETTER[job.objective], unit_of(recommendation), recommendation.exchange_rate
-    cost = money_interval(quote.job_usd, rate=rate)
-    if unit is not None:
-        cost = f"{money_interval(unit.of(quote.job_usd), rate=rate)} per {unit.name} {samples_noun(job.generation)}"
+    cost = money_interval(in_unit(quote.job_usd, unit=unit_of(recommendation)), rate=recommendation.exchange_rate)
     return (
-        f"Perhaps {better}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), {cost}; "
-        "no measurement backs its time, so time a step there first."
+        f"Perhaps {_BETTER[job.objective]}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), "
+        f"{cost}{per_samples(recommendation)}; no measurement backs its time, so time a step there first."
     )
 
 
 def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     """Return the best offer of each tier, without those that the sentences above name."""
-    job, unit, best = recommendation.job, unit_of(recommendation), recommendation.best_by_tier
+    job, best = recommendation.job, recommendation.best_by_tier
     named = [recommendation.best, recommendation.better_if_price_holds, recommendation.better_if_prediction_holds]
     if recommendation.best is not None and recommendation.best.tier == "owned":
         named.append(_best_rented(recommendation))
@@ -325,7 +331,7 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     lines = [(name, best.get(tier)) for tier, name in _TIER_NAMES.items()]
 
     def line(name: str, quote: Quote) -> str:
-        cost = _cost_text(quote, recommendation, unit=unit)
+        cost = _cost_text(quote, recommendation)
         doubt = "" if quote.price_is_trusted else f", if its price of {quote.price_date} still holds"
         pace = f" {_pace(quote, job)}" if job.requests_per_day is None else ""
         return f"{name}: {cost}{pace}, {quote.provider} {instance_label(quote)} ({device_label(quote)}){doubt}"
@@ -333,14 +339,13 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     return tuple(line(name, quote) for name, quote in lines if quote is not None and quote.id not in ids)
 
 
-def _cost_text(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
+def _cost_text(quote: Quote, recommendation: Recommendation) -> str:
     """Return the cost, with what it is for if the job has no size: "$0.13 per million samples"."""
-    per = "" if unit is None else f" per {unit.name} {samples_noun(recommendation.job.generation)}"
-    return f"{_money(quote, recommendation, unit=unit)}{per}"
+    return f"{_money(quote, recommendation)}{per_samples(recommendation)}"
 
 
-def _money(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
-    cost = quote.job_usd if unit is None else unit.of(quote.job_usd)
+def _money(quote: Quote, recommendation: Recommendation) -> str:
+    cost = in_unit(quote.job_usd, unit=unit_of(recommendation))
     return units.format_money(cost.mid, rate=recommendation.exchange_rate)
 
 
@@ -492,7 +497,7 @@ def table_details(rows: Sequence[RankedQuote]) -> tuple[str, ...]:
     notes = []
     if any(row.is_close for row in rows):
         notes.append(
-            f"~ the {_OVERLAPPING[rows[0].objective]} overlap within the errors of device, host and price; "
+            f"~ the {_OVERLAPPING[rows[0].job.objective]} overlap within the errors of device, host and price; "
             "cheapest: the probability of being the cheapest with a trusted price."
         )
     if not all(quote.is_candidate for quote in quotes):

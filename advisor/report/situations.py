@@ -1,6 +1,6 @@
 """Says when to use a CPU and when a GPU, and which offers to choose from for a job with a size."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from advisor import units
@@ -19,9 +19,9 @@ from advisor.records.break_even_curves import DECADE_COUNT
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
 from advisor.records.sample_words import samples_noun
-from advisor.report.amounts import SampleUnit, money_interval, number_text, sample_unit
-from advisor.report.break_even import contender_label
-from advisor.report.content import Section, Table, section
+from advisor.report.amounts import SampleUnit, money_interval, money_text, number_text, sample_unit
+from advisor.report.break_even import contender_label, is_too_close
+from advisor.report.content import Section, Table
 from advisor.report.marks import KIND_NAMES
 from advisor.report.quote_columns import device_label, instance_label
 from advisor.report.tables import ColumnOf, column, table_of
@@ -36,24 +36,30 @@ class _Row:
     situation: Situation
     kind: DeviceKind
     contender: Contender
-    is_first: bool
 
 
 def when_to_use_which(recommendation: Recommendation) -> str:
     """Return one sentence on the kind of device for each use; nothing if the job has a size or one kind is missing."""
     noun = samples_noun(recommendation.job.generation)
-    parts = [part for one in recommendation.situations if (part := _SENTENCES[one.kind](one, noun))]
+    parts = [
+        _sentence(one, ratio, noun) for one in recommendation.situations if (ratio := one.point.cost_ratio) is not None
+    ]
     return f"{'; '.join(parts)}." if parts else ""
 
 
 def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
     """Yield the table with the best CPU and the best GPU of each use, if there is any."""
-    rate, rows = recommendation.exchange_rate, list(_rows(recommendation.situations))
+    rate = recommendation.exchange_rate
+    rows = [
+        _Row(situation=one, kind=kind, contender=contender)
+        for one in recommendation.situations
+        for kind, contender in _sides(one).items()
+    ]
     if rows:
         yield table_of(
             rows,
             (
-                column("use", lambda row: _use(row.situation) if row.is_first else ""),
+                column("use", lambda row: _use(row.situation) if row.kind == "cpu" else ""),
                 column("", lambda row: KIND_NAMES[row.kind]),
                 column("best", lambda row: contender_label(row.contender)),
                 column("cost", lambda row: _cost(row, rate=rate)),
@@ -67,10 +73,10 @@ def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 def when_section(recommendation: Recommendation) -> Section:
     """Return the section on the uses of the model, or on the choices for a job with a size."""
-    tables = [*situation_tables(recommendation), *choice_tables(recommendation), *alternative_tables(recommendation)]
+    tables = (*situation_tables(recommendation), *choice_tables(recommendation), *alternative_tables(recommendation))
     lead = when_to_use_which(recommendation)
     title = "When to use which" if lead or not tables else tables[0].title
-    return section("when", title, lead=[lead] if lead else [], tables=tables)
+    return Section(id="when", title=title, lead=(lead,) if lead else (), tables=tables)
 
 
 def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
@@ -80,13 +86,13 @@ def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
         by_quote.setdefault(quote.id, ([], quote))[0].append(choice)
     if len(by_quote) < 2:
         return
-    rate, is_service = recommendation.exchange_rate, recommendation.job.requests_per_day is not None
+    rate, (cost, time) = recommendation.exchange_rate, _headings(recommendation.job)
     columns: tuple[ColumnOf[tuple[list[Choice], Quote]], ...] = (
         column("choice", lambda row: ", ".join(row[0])),
         column("instance", lambda row: f"{row[1].provider} {instance_label(row[1])}{_doubt(row[1])}"),
         column("device", lambda row: device_label(row[1]), drop_order=1),
-        column("cost per month" if is_service else "cost", lambda row: money_interval(row[1].job_usd, rate=rate)),
-        column("p99" if is_service else "time", lambda row: units.format_duration(row[1].time_s)),
+        column(cost, lambda row: money_interval(row[1].job_usd, rate=rate)),
+        column(time, lambda row: units.format_duration(row[1].time_s)),
     )
     yield table_of(
         by_quote.values(),
@@ -98,25 +104,26 @@ def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
     """Yield the table of offers outside the limits, if no offer keeps all of them."""
-    job, rate = recommendation.job, recommendation.exchange_rate
     if not recommendation.alternatives:
         return
-    is_service = job.requests_per_day is not None
+    job, rate, (cost, time) = recommendation.job, recommendation.exchange_rate, _headings(recommendation.job)
     columns: tuple[ColumnOf[Alternative], ...] = (
         column("", lambda one: _alternative(one, job, rate=rate)),
         column("instance", lambda one: f"{one.quote.provider} {instance_label(one.quote)}{_doubt(one.quote)}"),
         column("batch", lambda one: f"{one.quote.batch:,}", drop_order=1),
-        column(
-            "cost per month" if is_service else "cost",
-            lambda one: units.format_money(one.quote.job_usd.mid, rate=rate),
-        ),
-        column("p99" if is_service else "time", lambda one: units.format_duration(one.quote.time_s)),
+        column(cost, lambda one: units.format_money(one.quote.job_usd.mid, rate=rate)),
+        column(time, lambda one: units.format_duration(one.quote.time_s)),
     )
     notes = ("? its price is too old, or no measurement backs its time.",)
     has_doubt = any(_doubt(one.quote) for one in recommendation.alternatives)
     yield table_of(
         recommendation.alternatives, columns, title="Closest to the limits", notes=notes if has_doubt else ()
     )
+
+
+def _headings(job: Job) -> tuple[str, str]:
+    """Return the headings of cost and time."""
+    return ("cost", "time") if job.requests_per_day is None else ("cost per month", "p99")
 
 
 def _doubt(quote: Quote) -> str:
@@ -137,12 +144,6 @@ def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> st
     return f"{buys} {one.flag or 'the whole job'}{share}"
 
 
-def _rows(situations: tuple[Situation, ...]) -> Iterator[_Row]:
-    for one in situations:
-        for kind, contender in _sides(one).items():
-            yield _Row(situation=one, kind=kind, contender=contender, is_first=kind == "cpu")
-
-
 def _sides(one: Situation) -> Mapping[DeviceKind, Contender]:
     sides: dict[DeviceKind, Contender | None] = {"cpu": one.point.cpu, "gpu": one.point.gpu}
     return {kind: side for kind, side in sides.items() if side is not None}
@@ -154,18 +155,15 @@ def _use(one: Situation) -> str:
 
 
 def _cost(row: _Row, *, rate: ExchangeRate | None) -> str:
-    def money(usd: float) -> str:
-        return units.format_money(usd, rate=rate)
-
-    usd = row.contender.job_usd.mid
+    money, usd = money_text(rate), row.contender.job_usd
     match row.situation.kind:
         case "busy":
             unit = busy_unit(row.situation)
-            return f"{money(unit.of(row.contender.job_usd).mid)}/{unit.symbol}"
+            return f"{money(unit.of(usd).mid)}/{unit.symbol}"
         case "once":
-            return money(usd)
+            return money(usd.mid)
         case "service":
-            return f"{money(usd)}/mo"
+            return f"{money(usd.mid)}/mo"
 
 
 def busy_unit(one: Situation) -> SampleUnit:
@@ -194,51 +192,26 @@ def _cheaper(ratio: Interval) -> DeviceKind:
     return "gpu" if ratio.mid > 1 else "cpu"
 
 
-def is_too_close(ratio: Interval) -> bool:
-    """Return whether a ratio of costs may be below or above 1."""
-    return ratio.low <= 1 <= ratio.high
-
-
 def times_cheaper(ratio: Interval) -> str:
     """Return how many times less the cheaper side costs, such as "3.5x"."""
     return units.format_times(ratio.mid if ratio.mid > 1 else 1 / ratio.mid)
 
 
-def _busy_sentence(one: Situation, _: str) -> str:
-    ratio = one.point.cost_ratio
-    if ratio is None:
-        return ""
-    if is_too_close(ratio):
-        return "Kept busy, neither a CPU nor a GPU is clearly cheaper"
-    kind, other = ("GPU", "CPU") if ratio.mid > 1 else ("CPU", "GPU")
-    return f"Kept busy, a {kind} is {times_cheaper(ratio)} cheaper than a {other}"
-
-
-def _crossing_sentence(subject: str, unit: str) -> Callable[[Situation, str], str]:
-    """Return the function that says from where on which kind is cheaper, for example for one job.
-
-    `{}` in the unit stands for the noun of the job's samples.
-    """
-
-    def sentence(one: Situation, noun: str) -> str:
-        if one.point.cost_ratio is None:
-            return ""
-        if not one.crossings:
-            kind, most = KIND_NAMES[_cheaper(one.point.cost_ratio)], units.format_count(10**DECADE_COUNT)
-            return f"{subject} is cheaper on a {kind} up to at least {most} {unit.format(noun)}"
-        first = one.crossings[0]
-        before = KIND_NAMES["cpu" if first.cheaper == "gpu" else "gpu"]
-        then = "" if len(one.crossings) == 1 else " (it changes again: `advise breakeven`)"
-        return f"{subject} is cheaper on a {before} below {number_text(first.at)} {unit.format(noun)}{then}"
-
-    return sentence
-
-
-_SENTENCES: Mapping[SituationKind, Callable[[Situation, str], str]] = {
-    "busy": _busy_sentence,
-    "once": _crossing_sentence("one job", "{}"),
-    "service": _crossing_sentence("a service", "requests per day"),
-}
+def _sentence(one: Situation, ratio: Interval, noun: str) -> str:
+    """Return which kind is cheaper if it is kept busy, or up to where for one job or a service."""
+    if one.kind == "busy":
+        if is_too_close(ratio):
+            return "Kept busy, neither a CPU nor a GPU is clearly cheaper"
+        kind, other = ("GPU", "CPU") if ratio.mid > 1 else ("CPU", "GPU")
+        return f"Kept busy, a {kind} is {times_cheaper(ratio)} cheaper than a {other}"
+    subject, unit = ("one job", noun) if one.kind == "once" else ("a service", "requests per day")
+    if not one.crossings:
+        kind, most = KIND_NAMES[_cheaper(ratio)], units.format_count(10**DECADE_COUNT)
+        return f"{subject} is cheaper on a {kind} up to at least {most} {unit}"
+    first = one.crossings[0]
+    before = KIND_NAMES["cpu" if first.cheaper == "gpu" else "gpu"]
+    then = "" if len(one.crossings) == 1 else " (it changes again: `advise breakeven`)"
+    return f"{subject} is cheaper on a {before} below {number_text(first.at)} {unit}{then}"
 
 
 def _notes(recommendation: Recommendation) -> Iterator[str]:

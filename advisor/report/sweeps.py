@@ -10,7 +10,7 @@ from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.report_contents import DeviceDetail
 from advisor.report.amounts import count_text, in_currency, interval_text, money_text
-from advisor.report.content import Axis, Chart, Rule, Section, Series, Table, Unit, interval_points, section
+from advisor.report.content import Axis, Chart, Rule, Section, Series, Table, Unit, interval_points
 from advisor.report.marks import ROLE_MARKS, detail_name
 from advisor.report.quote_notes import plan_label
 from advisor.report.tables import ColumnOf, column, numbers, starred, table_of
@@ -32,23 +32,6 @@ class _Output:
     paid_count: int = 1
     usd_digits: int = 2
 
-    @classmethod
-    def of(cls, generation: Generation | None) -> "_Output":
-        return (
-            cls()
-            if generation is None
-            else cls(
-                batch="requests in flight",
-                batch_heading="in flight",
-                time_heading="TTFT, TPOT",
-                made="output tokens",
-                made_count=generation.output_tokens,
-                paid="tokens",
-                paid_count=generation.token_count,
-                usd_digits=3,
-            )
-        )
-
     def per_s(self, point: BatchPoint) -> float:
         """Return the output per second."""
         return point.samples_per_s * self.made_count
@@ -56,6 +39,21 @@ class _Output:
     def usd(self, point: BatchPoint) -> float:
         """Return the dollars per million paid units."""
         return point.usd_per_million_samples / self.paid_count
+
+
+def _output(generation: Generation | None) -> _Output:
+    if generation is None:
+        return _Output()
+    return _Output(
+        batch="requests in flight",
+        batch_heading="in flight",
+        time_heading="TTFT, TPOT",
+        made="output tokens",
+        made_count=generation.output_tokens,
+        paid="tokens",
+        paid_count=generation.token_count,
+        usd_digits=3,
+    )
 
 
 def batch_tables(recommendation: Recommendation) -> Iterator[Table]:
@@ -82,7 +80,7 @@ def _sweep_columns(
         share = units.format_ratio(one.peak_memory_bytes / sweep.device_memory_bytes)
         return share if one.fits else f"{share}: does not fit"
 
-    by = _Output.of(generation)
+    by = _output(generation)
     batch: ColumnOf[BatchPoint] = numbers(by.batch_heading, lambda one: one.batch, count_text)
     times: tuple[ColumnOf[BatchPoint], ...] = (
         numbers("TTFT", lambda one: one.ttft_s, units.format_duration),
@@ -104,7 +102,7 @@ def batches_section(
     details: Sequence[DeviceDetail], *, rate: ExchangeRate | None, generation: Generation | None = None
 ) -> Section:
     """Return the section on throughput and cost by batch size."""
-    by = _Output.of(generation)
+    by = _output(generation)
     swept = [detail for detail in details if len(detail.batches) > 1]
     paid = [detail for detail in swept if detail.quote.usd_per_hour]  # a logarithmic axis has no 0
     columns = _detail_columns(by, rate=rate)
@@ -139,7 +137,7 @@ def batches_section(
         chart(f"Cost per million {by.paid}", Axis(label="cost", unit="money"), cost, of=paid),
     )
     lead = "Each device is always busy; batch sizes go up to what fits its memory. Bands are 90 % intervals."
-    return section("batches", by.batch.capitalize(), lead=[lead], plots=charts)
+    return Section(id="batches", title=by.batch.capitalize(), lead=(lead,), plots=charts)
 
 
 def _detail_columns(by: _Output, *, rate: ExchangeRate | None) -> tuple[ColumnOf[_Row], ...]:
@@ -183,7 +181,7 @@ def machines_section(recommendation: Recommendation) -> Section:
     """Return the section on using more machines of the best offer; empty if only one was allowed."""
     sweep, rate = recommendation.machine_sweep, recommendation.exchange_rate
     if sweep is None or len(sweep.points) < 2:
-        return section("machines", "Machines")
+        return Section(id="machines", title="Machines")
     columns = _columns(sweep, rate)
     table = table_of(sweep.points, columns, title="Numbers of machines")
 
@@ -201,17 +199,17 @@ def machines_section(recommendation: Recommendation) -> Section:
     def text(one: MachinePoint) -> str:
         return "\n".join(f"{column.header}: {cell}" for column in columns if (cell := column.cell(one)))
 
-    return section(
-        "machines",
-        "Machines",
-        lead=[
+    return Section(
+        id="machines",
+        title="Machines",
+        lead=(
             f"The whole job on {sweep.provider} {sweep.instance}. Bands are 90 % intervals.",
             _note(sweep, deadline_s=recommendation.job.limits.deadline_s),
-        ],
-        plots=[
+        ),
+        plots=(
             chart("Time of the job", "s", lambda one: one.job_s),
             chart("Cost of the job", "money", lambda one: in_currency(one.job_usd, rate=rate)),
-        ],
+        ),
     )
 
 

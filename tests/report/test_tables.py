@@ -4,7 +4,7 @@ import re
 
 from advisor.records.answer import Interval
 from advisor.report.as_markdown import to_markdown
-from advisor.report.content import Block, Listing, Paragraph, Table, View, Warnings, section, shown
+from advisor.report.content import Block, Listing, Paragraph, Section, Table, View, Warnings, shown
 from advisor.report.notebook import to_fragment
 from advisor.report.tables import ColumnOf, column, more_note, numbers, starred, table_of
 from advisor.report.terminal import to_text
@@ -54,7 +54,7 @@ def test_hidden_rows_are_counted() -> None:
 
 def test_what_is_empty_is_not_shown() -> None:
     assert [type(block) for block in shown(content())] == [Paragraph, Listing, Table, Warnings]
-    made = section("id", "Title", lists=[Listing(title="Nothing", items=())], tables=[table_of((), [NAME])])
+    made = Section(id="id", title="Title", lists=(Listing(title="Nothing", items=()),), tables=(table_of((), [NAME]),))
     assert (made.lists, made.plots, made.tables) == ((), (), ())
 
 

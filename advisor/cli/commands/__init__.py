@@ -18,7 +18,9 @@ def command_names() -> tuple[str, ...]:
 
 def load_command(name: str) -> "click.Command":
     """Import and return the command with this name, one of `command_names()`."""
-    command: click.Command = import_module(f"{__name__}.{_module(name)}").command
+    module = import_module(f"{__name__}.{_module(name)}")
+    command: click.Command = module.command
+    command.short_help = module.__doc__
     return command
 
 

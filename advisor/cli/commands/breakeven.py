@@ -23,7 +23,6 @@ _VARY_HELP = (
         table_or_json_flag("json with every point"),
     ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
-    short_help=__doc__,
 )
 def command(asked: Asked, output: Output, vary: tuple[str, ...]) -> int:
     """Find where the cheapest CPU and the cheapest GPU cost the same, and which is cheaper on each side.

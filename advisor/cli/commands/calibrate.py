@@ -1,6 +1,7 @@
 """Measure this machine, so that predictions for it use its own speed."""
 
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -8,7 +9,7 @@ import click
 
 from advisor.cli.command import Command
 from advisor.cli.flags import flag, option_flags
-from advisor.cli.output import STDOUT, Output, view_of, write
+from advisor.cli.output import STDOUT, Output, write, write_answer
 from advisor.cli.terminal import counted_progress, say
 from advisor.errors import ExitCode, UsageError
 from advisor.records.flag_values import comma_list
@@ -44,7 +45,6 @@ _PRECISION_HELP = "calibrate only these precisions (default: fp32, auto, and tf3
     ],
     exits=(ExitCode.THRESHOLD,),
     meanings={ExitCode.THRESHOLD: "a device was disturbed too much, and its calibration is not kept"},
-    short_help=__doc__,
 )
 def command(
     on: str | None,
@@ -86,7 +86,6 @@ def command(
     from advisor.machine.this_machine import this_machine
     from advisor.question.from_source import catalog_of
     from advisor.report.devices import calibration_content
-    from advisor.report.terminal import to_text
 
     _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
     if export is not None and not export.parent.is_dir():
@@ -113,8 +112,7 @@ def command(
         made = _calibrated(on, machine=machine, catalog=catalog, **how)
         in_force = [one.calibration for one in made if not one.is_disturbed]
         is_refused = len(in_force) < len(made)
-    view = view_of(STDOUT)
-    write("\n".join(to_text(calibration_content(one), view) for one in in_force), STDOUT)
+    write_answer(in_force, STDOUT, lambda found: chain.from_iterable(map(calibration_content, found)))
     if export is not None:
         if not in_force:
             raise UsageError(
@@ -192,10 +190,9 @@ def _write_collected(folder: Path, catalog: "Catalog") -> None:
     """Merge the calibrations in the folder into profiles there; report the unusable files on stderr."""
     from advisor.calibrate.collection import collect
     from advisor.report.devices import collected_content
-    from advisor.report.terminal import to_text
 
     collected = collect(folder, catalog)
     for problem in collected.problems:
         say(f"warning: {problem}")
-    write(to_text(collected_content(collected), view_of(STDOUT)), STDOUT)
+    write_answer(collected, STDOUT, collected_content)
     say(f"`advise MODEL --profiles {folder}` uses them")

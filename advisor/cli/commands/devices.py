@@ -18,7 +18,6 @@ from advisor.records.options import Options
         *option_flags(only=("profiles", "prices")),
         table_or_json_flag(),
     ],
-    short_help=__doc__,
 )
 def command(output: Output, with_others: bool, options: Options) -> int:
     """List the CPU and GPUs of this machine, with their profiles and calibrations.

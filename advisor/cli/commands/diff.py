@@ -30,7 +30,6 @@ def threshold_flag() -> click.Option:
     cls=Command,
     params=[threshold_flag(), *option_flags(only=("top",)), output_flag(COMPARISON_SUFFIXES, help_text=_OUTPUT_HELP)],
     exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
-    short_help=__doc__,
 )
 @click.argument("base", type=Path)
 @click.argument("new", type=Path)

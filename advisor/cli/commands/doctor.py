@@ -16,7 +16,6 @@ from advisor.records.options import Options
     params=[*option_flags(only=("timeout", "profiles", "prices")), table_or_json_flag()],
     exits=(ExitCode.NOTHING_FITS,),
     meanings={ExitCode.NOTHING_FITS: "the main job cannot run"},
-    short_help=__doc__,
 )
 def command(output: Output, options: Options) -> int:
     """Run the whole program once with a tiny model, and say what is missing and how to fix it.

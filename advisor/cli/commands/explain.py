@@ -23,7 +23,6 @@ _ON_HELP = "offer or device to explain; repeat to compare several (default: the 
     ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
     traces_early=True,
-    short_help=__doc__,
 )
 def command(asked: Asked, output: Output, on: tuple[str, ...]) -> int:
     """Explain the predicted time of a step: where it goes, by operator family and by module.

@@ -1,16 +1,19 @@
 """Fit the sustained speed of a device to steps measured on it."""
 
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import click
 
 from advisor.cli.command import Command
 from advisor.cli.flags import flag, measurements_flag, option_flags
-from advisor.cli.output import STDOUT, Output, parse_output, view_of, write
+from advisor.cli.output import STDOUT, Output, output_flag, write, write_answer
 from advisor.cli.terminal import counted_progress
 from advisor.errors import ExitCode
 from advisor.records.options import Options
+
+_OUTPUT_HELP = "write the device's profile to FILE (.yaml) (default: stdout)"
 
 
 @click.command(
@@ -20,16 +23,9 @@ from advisor.records.options import Options
         measurements_flag(),
         flag("--device", "id, name or alias of the device", metavar="NAME", required=True),
         *option_flags(only=("profiles", "timeout", "top")),
-        click.Option(
-            ["-o", "--output"],
-            type=lambda text: parse_output(text, {"yaml": ".yaml"}),
-            default="yaml",
-            metavar="FILE",
-            help="write the device's profile to FILE (.yaml) (default: stdout)",
-        ),
+        output_flag({"yaml": ".yaml"}, metavar="FILE", help_text=_OUTPUT_HELP),
     ],
     exits=(ExitCode.LOAD,),
-    short_help=__doc__,
 )
 def command(measurements: tuple[Path, ...], device: str, output: Output, options: Options) -> int:
     """Fit how fast the compute and the memory of a device really are, relative to the prediction from its datasheet.
@@ -53,12 +49,11 @@ def command(measurements: tuple[Path, ...], device: str, output: Output, options
     from advisor.answers.device_fit import fit_device
     from advisor.catalog.yaml_text import device_yaml
     from advisor.report.devices import own_fit_content, own_fit_sentences
-    from advisor.report.terminal import to_text
 
     with counted_progress("tracing models") as on_progress:
         fit = fit_device(measurements, device, options, date=date.today().isoformat(), on_progress=on_progress)
     heading = f"{fit.profile.name}: device profile with two ratios fitted by `advise fit-device`."
     write(device_yaml(fit.profile, comments=(heading, *own_fit_sentences(fit))), output)
     if output.path is not None:
-        write(to_text(own_fit_content(fit, top=options.top), view_of(STDOUT)), STDOUT)
+        write_answer(fit, STDOUT, partial(own_fit_content, top=options.top))
     return ExitCode.ANSWER

@@ -25,7 +25,6 @@ _RUN_HELP = "folder whose model files and scripts may be EXECUTED, with your per
         flag("--allow-run", _RUN_HELP, metavar="DIR", read=Path, multiple=True),
         *option_flags(only=("profiles", "prices")),
     ],
-    short_help=__doc__,
 )
 def command(answers: Path | None, allow_run: tuple[Path, ...], options: Options) -> int:
     """Answer a coding agent's questions over the Model Context Protocol, on stdin and stdout.

@@ -24,7 +24,6 @@ _ON_HELP = "offer or device to check; repeat to compare several (default: every 
     ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
     traces_early=True,
-    short_help=__doc__,
 )
 def command(asked: Asked, output: Output, on: tuple[str, ...]) -> int:
     """Check whether a step fits the memory of a device before you rent it, and what would make it fit.

@@ -11,7 +11,7 @@ import click
 
 from advisor.cli.command import Command
 from advisor.cli.flags import option_flags
-from advisor.cli.output import STDOUT, Output, table_or_json_flag, view_of, write, write_answer
+from advisor.cli.output import STDOUT, Output, table_or_json_flag, write, write_answer
 from advisor.cli.terminal import progress, say, write_stdout
 from advisor.errors import ExitCode, NetworkError, NothingFitsError, UsageError
 from advisor.records.options import OF_PRICES, Options, provider_id
@@ -53,7 +53,7 @@ def _warn(catalog: "Catalog") -> None:
         say(f"warning: {warning}")
 
 
-@click.group("prices", no_args_is_help=False, short_help=__doc__)
+@click.group("prices", no_args_is_help=False)
 def command() -> None:
     """List, check, change and refresh the prices that "advise" uses for its ranking.
 
@@ -267,6 +267,5 @@ def refresh_command(provider: str | None, dry_run: bool, top: int, file: Path | 
 
 def _write_changes(changes: "Sequence[PriceChange]", *, top: int) -> None:
     from advisor.report.prices import price_changes_content
-    from advisor.report.terminal import to_text
 
-    write(to_text(price_changes_content(changes, rate=None, top=top), view_of(STDOUT)), STDOUT)
+    write_answer(changes, STDOUT, partial(price_changes_content, rate=None, top=top))

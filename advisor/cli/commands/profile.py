@@ -35,7 +35,6 @@ _SECOND_HELP = "also count with fvcore on the real model, and show where the two
         table_or_json_flag("json for the whole workload"),
     ],
     exits=(ExitCode.LOAD,),
-    short_help=__doc__,
 )
 def command(asked: Asked, output: Output, by: GroupBy, second_count: bool) -> int:
     """Count what one step of a model does: FLOP, bytes read and written, peak memory.

@@ -53,7 +53,6 @@ _PORT_HELP = "with --emit: the port on which a service's script listens"
     ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.THRESHOLD, ExitCode.LOAD),
     traces_early=True,
-    short_help=__doc__,
 )
 def command(
     asked: Asked,

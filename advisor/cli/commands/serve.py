@@ -28,7 +28,6 @@ _WORKER_HELP = "number of worker processes (default: one per core)"
         flag("--time-limit", "timeout for one answer", metavar="TIME", read=parse_duration_s, default="10"),
         *option_flags(only=("profiles", "prices")),
     ],
-    short_help=__doc__,
 )
 def command(
     host: str,

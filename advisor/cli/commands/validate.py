@@ -41,7 +41,6 @@ def _ratio(text: str) -> float:
         output_flag({**TABLE_OR_JSON, **PAGE_SUFFIXES, "svg": ".svg"}, help_text=_OUTPUT_HELP),
     ],
     exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
-    short_help=__doc__,
 )
 def command(
     measurements: tuple[Path, ...], output: Output, rows: bool, max_mape: float | None, options: Options
