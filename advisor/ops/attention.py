@@ -12,12 +12,9 @@ from advisor.ops.registry import Call, Cost, Number, aten, formula, smaller, str
 _BACKWARD_PER_FORWARD = 2.5
 """Backward recomputes the scores and computes four gradients: 5 products against 2 (`sdpa_backward_flop_count`)."""
 
-_COMPOSITE_ATTRIBUTES = ("causal", "is_causal", "dropout_ratio")
-"""Attributes of composite rows. A row made from torch's fused operator has `is_causal` instead of `causal`. The cost
-ignores dropout, but the device needs it to choose a kernel."""
-
-_LENGTH_FIRST = aten("_flash_attention_forward _cudnn_attention_forward")
-_LENGTH_FIRST_BACKWARD = aten("_flash_attention_backward _cudnn_attention_backward")
+_LENGTH_FIRST = aten(
+    "_flash_attention_forward _cudnn_attention_forward _flash_attention_backward _cudnn_attention_backward"
+)
 """Operators on (batch, length, heads, head_dim); all others are on (..., heads, length, head_dim)."""
 
 
@@ -41,7 +38,7 @@ def _flops(call: Call) -> Number:
     """
     is_backward = "_backward" in call.op
     result, query, key = call.inputs[:3] if is_backward else (call.outputs[0], *call.inputs[:2])
-    axis = -3 if call.op in (*_LENGTH_FIRST, *_LENGTH_FIRST_BACKWARD) else -2
+    axis = -3 if call.op in _LENGTH_FIRST else -2
     causal = bool(call.attributes.get("causal", call.attributes.get("is_causal", False)))
     pairs = pair_count(q_len=query.shape[axis], kv_len=key.shape[axis], causal=causal)
     heads_and_samples = math.prod(result.shape[:axis]) * math.prod(result.shape[axis + 1 : -1])
@@ -49,7 +46,9 @@ def _flops(call: Call) -> Number:
     return _BACKWARD_PER_FORWARD * forward if is_backward else forward
 
 
-_TORCHS = (
+_ATTENTION = (
+    "attention",
+    "attention_backward",
     *aten("scaled_dot_product_attention _scaled_dot_product_attention_math"),
     *aten("_scaled_dot_product_fused_attention_overrideable"),
     *aten("_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu"),
@@ -58,11 +57,8 @@ _TORCHS = (
     *aten("_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward"),
     *aten("_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward"),
     *_LENGTH_FIRST,
-    *_LENGTH_FIRST_BACKWARD,
 )
-_COMPOSITES = ("attention", "attention_backward")
-streaming(*_TORCHS, family="attention", autocast="low", attributes=("is_causal",), flops=_flops)
-streaming(*_COMPOSITES, family="attention", autocast="low", attributes=_COMPOSITE_ATTRIBUTES, flops=_flops)
+streaming(*_ATTENTION, family="attention", autocast="low", attributes=("is_causal",), flops=_flops)
 
 
 @formula("encoder_layer", *aten("_transformer_encoder_layer_fwd"), family="attention", autocast="low")

@@ -2,7 +2,7 @@
 
 from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
-_WHOLE_COPIES = """
+_COPIES = """
     clone contiguous _to_copy to lift_fresh_copy cat concat concatenate stack hstack vstack dstack
     repeat repeat_interleave tile flip fliplr flipud roll rot90 tril triu block_diag meshgrid
     pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _pin_memory
@@ -19,14 +19,14 @@ _WHOLE_COPIES = """
     _chunk_cat _foreach_clone sum_to_size _nested_from_padded _nested_tensor_from_mask nested_to_padded_tensor
     _to_dense to_dense to_sparse _to_sparse _padded_dense_to_jagged_forward _jagged_to_padded_dense_forward
     mkldnn_reorder_conv2d_weight to_mkldnn
+    slice_scatter select_scatter diagonal_scatter as_strided_scatter
+    select_backward slice_backward diagonal_backward _pack_padded_sequence_backward
 """
-_SCATTERED_VIEWS = " slice_scatter select_scatter diagonal_scatter as_strided_scatter"
 _ADDING_BACKWARDS = """
     reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
     replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
     col2im unfold_backward
 """
-_PLACING_BACKWARDS = "select_backward slice_backward diagonal_backward _pack_padded_sequence_backward"
 _VIEWS = """
     view view_as reshape reshape_as _reshape_alias _unsafe_view expand expand_as broadcast_to
     permute transpose t numpy_T mT mH adjoint matrix_H movedim moveaxis swapaxes swapdims
@@ -55,8 +55,7 @@ _BOOKKEEPING = (
 
 # Views reinterpret the same memory.
 formula(*aten(_VIEWS), *_BOOKKEEPING, family="view")(lambda call: Cost())
-_COPIES = aten(_WHOLE_COPIES + _PLACING_BACKWARDS + _SCATTERED_VIEWS)
-streaming(*_COPIES, family="copy", fusable=True, flops=0)
+streaming(*aten(_COPIES), family="copy", fusable=True, flops=0)
 # Several elements of a gradient may be summed into one: 1 addition per element.
 streaming(*aten(_ADDING_BACKWARDS), family="copy", fusable=True, flops=1, per=0)
 

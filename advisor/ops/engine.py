@@ -8,7 +8,7 @@ values): decode updates it (`state_update`), and prefill scans the prompt, in ch
 import math
 
 from advisor.ops.attention import pair_count
-from advisor.ops.registry import Call, Cost, formula, smaller, streaming
+from advisor.ops.registry import Call, Cost, Number, formula, smaller, streaming
 
 # Inputs (states, weights...): square, sum, scale, weight.
 streaming("engine.norm", family="rms_norm", fusable=True, flops=4)
@@ -50,9 +50,8 @@ def _state_update(call: Call) -> Cost:
     return _written_back(call, flops=_PER_STATE * call.inputs[0].numel)
 
 
-def _written_back(call: Call, *, flops: float) -> Cost:
-    read = call.streamed(flops=flops)
-    return Cost(flops=read.flops, read_bytes=read.read_bytes, write_bytes=read.write_bytes + call.inputs[0].size_bytes)
+def _written_back(call: Call, *, flops: Number) -> Cost:
+    return Cost(flops=flops, read_bytes=call.read_bytes, write_bytes=call.write_bytes + call.inputs[0].size_bytes)
 
 
 @formula("engine.selective_scan", family="scan", autocast="low")

@@ -1,6 +1,7 @@
 """Evaluates rows of a workload at a batch size, as operator calls or costs."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, counted_as, formula_of
 from advisor.records.workload import Operand, Row
@@ -9,7 +10,7 @@ DtypeOf = Callable[[Operand], str]
 """Returns the dtype in which an operand is stored at the requested precision."""
 
 
-def row_cost(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Cost:
+def row_cost(row: Row, *, batch: Number, dtype_of: DtypeOf = attrgetter("dtype")) -> Cost:
     """Return the FLOP and bytes of one of the row's calls at `batch`, a number or a numpy array.
 
     An operator without a formula is counted as moving its operands, with no FLOP, or 1 FLOP per output element if the
@@ -26,16 +27,15 @@ def call_cost(row: Row, call: Call) -> Cost:
     return call.streamed(flops=call.output_numel if row.family == "pointwise" else 0.0)
 
 
-def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Call:
+def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf = attrgetter("dtype")) -> Call:
     """Return the row's operator call at `batch`, with the operands' dtypes taken from `dtype_of`.
 
     An in-place operator gets the name of its out-of-place form, so that a search by name finds both.
     """
-    dtype = dtype_of or _traced_dtype
     return Call(
         op=counted_as(row.op),
-        inputs=tuple([_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.inputs]),
-        outputs=tuple([_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.outputs]),
+        inputs=tuple([_tensor(operand, batch=batch, dtype=dtype_of(operand)) for operand in row.inputs]),
+        outputs=tuple([_tensor(operand, batch=batch, dtype=dtype_of(operand)) for operand in row.outputs]),
         attributes=row.attributes,
     )
 
@@ -44,7 +44,3 @@ def _tensor(operand: Operand, *, batch: Number, dtype: str) -> Tensor:
     # Floats, because a product of numpy integers can overflow. One expression for speed: an answer evaluates thousands.
     shape = [float(dim) if isinstance(dim, int) else dim[0] + dim[1] * batch for dim in operand.shape]
     return Tensor(shape=tuple(shape), dtype=dtype)
-
-
-def _traced_dtype(operand: Operand) -> str:
-    return operand.dtype

@@ -29,15 +29,13 @@ _factorise("cholesky linalg_cholesky linalg_cholesky_ex", flops=lambda _, n: n**
 _factorise("cholesky_inverse linalg_inv_ex linalg_inv inverse", flops=lambda _, n: 2 * n**3)
 _factorise("linalg_lu_factor linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet linalg_ldl_factor_ex",
            flops=lambda _, n: 2 * n**3 / 3)  # fmt: skip
-_factorise("linalg_qr geqrf", flops=lambda m, n: 2 * n**2 * (m - n / 3))
-_factorise("linalg_householder_product orgqr", flops=lambda m, n: 2 * n**2 * (m - n / 3))
+_factorise("linalg_qr geqrf linalg_householder_product orgqr linalg_lstsq", flops=lambda m, n: 2 * n**2 * (m - n / 3))
 _factorise("_linalg_eigh linalg_eigh", flops=lambda _, n: 9 * n**3)
 _factorise("linalg_eigvalsh", flops=lambda _, n: 4 * n**3 / 3)
 _factorise("linalg_eig", flops=lambda _, n: 25 * n**3)
 _factorise("linalg_eigvals", flops=lambda _, n: 10 * n**3)
 _factorise("_linalg_svd linalg_svd svd linalg_pinv", flops=lambda m, n: 14 * m * n**2 + 8 * n**3)
 _factorise("linalg_svdvals", flops=lambda m, n: 4 * m * n**2 - 4 * n**3 / 3)
-_factorise("linalg_lstsq", flops=lambda m, n: 2 * n**2 * (m - n / 3))
 # Taylor polynomial of degree 18 in 5 products, no squaring (Bader, Blanes and Casas 2019).
 _factorise("linalg_matrix_exp", flops=lambda _, n: 5 * 2 * n**3)
 

@@ -2,12 +2,8 @@
 
 from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
-_ATTRIBUTES = (
-    "name", "element_count", "tensor_count", "flops_per_element", "read_bytes_per_element", "write_bytes_per_element",
-)  # fmt: skip
 
-
-@formula("optimizer", family="optimizer", attributes=_ATTRIBUTES)
+@formula("optimizer", family="optimizer")
 def _optimizer(call: Call) -> Cost:
     """One step over all parameters. The cost per element depends on the optimizer, so the attributes carry it."""
     parts = ("flops", "read_bytes", "write_bytes")

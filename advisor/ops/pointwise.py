@@ -11,7 +11,7 @@ _ARITHMETIC = """
     add sub rsub mul div true_divide floor_divide remainder fmod addcmul addcdiv lerp neg abs sign sgn signbit square
     maximum minimum fmax fmin clamp clamp_min clamp_max clip floor ceil round trunc fix frac positive nan_to_num
     where masked_fill copysign heaviside gcd lcm ldexp frexp nextafter deg2rad rad2deg hypot complex
-    conj_physical _conj_physical isclose allclose cross linalg_cross
+    conj_physical _conj_physical isclose allclose cross linalg_cross _amp_update_scale
 """
 _COMPARISON = """
     eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite isposinf isneginf
@@ -39,7 +39,6 @@ _ACTIVATION = """
     softshrink_backward glu_backward glu_jvp rrelu_with_noise_backward logit_backward
     native_dropout_backward _masked_scale infinitely_differentiable_gelu_backward
 """
-_ON_SCALARS = "_amp_update_scale"
 _FULL_UNDER_AUTOCAST = """
     acos asin cosh sinh tan erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt pow float_power softplus
     softplus_backward
@@ -61,7 +60,7 @@ _FAKE_QUANTIZE = """
     _fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward
 """
 
-for _names in (_ARITHMETIC, _COMPARISON, _TRANSCENDENTAL, _ACTIVATION, _ON_SCALARS):
+for _names in (_ARITHMETIC, _COMPARISON, _TRANSCENDENTAL, _ACTIVATION):
     streaming(*aten(_names), family="pointwise", fusable=True, flops=1)
 streaming(*aten(_FULL_UNDER_AUTOCAST), family="pointwise", autocast="full", fusable=True, flops=1)
 streaming(*aten(_LOW_UNDER_AUTOCAST), family="pointwise", autocast="low", fusable=True, flops=1)

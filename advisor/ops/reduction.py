@@ -8,8 +8,6 @@ from advisor.ops.registry import Call, Cost, Number, aten, formula, streaming
 
 _EXTREMES = "amax amin max min aminmax argmax argmin any all equal _is_all_true _is_any_true"
 _MEANS = "mean nanmean nansum count_nonzero trace"
-_SUMS = "sum prod"
-_VARIANCES = "var std var_mean std_mean"
 _NORMS = "norm linalg_vector_norm linalg__powsum frobenius_norm nuclear_norm _foreach_norm dist"
 _COUNTS = "histc bincount histogram _histogramdd_from_bin_cts"
 _SOFTMAX = aten("_softmax _log_softmax softmax log_softmax _safe_softmax _masked_softmax")
@@ -17,8 +15,8 @@ _SOFTMAX_BACKWARD = aten("_softmax_backward_data _log_softmax_backward_data _mas
 
 streaming(*aten(_EXTREMES), *aten(_MEANS), *aten(_COUNTS), family="reduction", fusable=True, flops=1, per=0)
 streaming(*aten("_foreach_max"), family="reduction", fusable=True, flops=1, per="inputs")
-streaming(*aten(_SUMS), family="reduction", autocast="full", fusable=True, flops=1, per=0)
-streaming(*aten(_VARIANCES), family="reduction", fusable=True, flops=4, per=0)
+streaming(*aten("sum prod"), family="reduction", autocast="full", fusable=True, flops=1, per=0)
+streaming(*aten("var std var_mean std_mean"), family="reduction", fusable=True, flops=4, per=0)
 streaming(*aten(_NORMS), family="reduction", autocast="full", fusable=True, flops=2, per="inputs")
 streaming(*aten("logsumexp"), family="reduction", autocast="full", fusable=True, flops=4, per=0)
 streaming(*_SOFTMAX, family="softmax", autocast="full", fusable=True, flops=5)

@@ -135,7 +135,7 @@ class Formula:
     family: str
     autocast: Autocast
     attributes: tuple[str, ...]
-    """The schema's non-tensor arguments that `cost` needs."""
+    """The schema's non-tensor arguments that `cost` needs; composites have no schema, and bring their own."""
     fusable: bool
     """torch.compile fuses it with its neighbours (pointwise operators, norms, softmax, reductions)."""
     cost: Callable[[Call], Cost]

@@ -12,7 +12,6 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, stre
 
 GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """Gates of a cell; each has one product with the input and one with the state."""
-_ATTRIBUTES = ("mode", "input_size", "hidden_size", "proj_size", "num_layers", "bidirectional", "batch_first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ def layers_of(call: Call) -> Layers:
     )
 
 
-@formula("rnn", "rnn_backward", family="rnn", autocast="low", attributes=_ATTRIBUTES)
+@formula("rnn", "rnn_backward", family="rnn", autocast="low")
 def _rnn(call: Call) -> Cost:
     """Inputs (input, states..., weights...), outputs (output, states...); backward's first input is output's gradient.
 

@@ -1,13 +1,13 @@
 """Merges traces of one step at several batch sizes into rows whose dimensions are a + b x batch."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from advisor.records.workload import Blocks, Dim, MemoryLine, Operand, Row, StoredBytes, TakenRatios
+from advisor.records.workload import Blocks, Dim, MemoryLine, Operand, Phase, Row, StoredBytes, TakenRatios
 from advisor.workload.allocators import CachingAllocator, GlibcHeap
 from advisor.workload.recorder import Recording
 from advisor.workload.storages import CATEGORIES, CELL, STORINGS
@@ -15,25 +15,29 @@ from advisor.workload.storages import CATEGORIES, CELL, STORINGS
 _STORED_RATIOS = ({"low": 1.0, "full": 1.0}, {"low": 0.5, "full": 1.0}, {"low": 0.5, "full": 0.5})
 """Bytes stored per traced byte, by way of storing: as traced, under autocast, and with the whole model in half."""
 
-
+_Numbers = np.ndarray[Any, Any]
 _Key = tuple[Any, ...]
 """Op, family, phase, module, inputs, outputs and attributes of a row, which are equal for calls of one row."""
 
 
-def merge_rows(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Row, ...] | None:
+class NotAffineError(Exception):
+    """The steps traced at several batch sizes do not grow as a + b x batch."""
+
+
+def merge_rows(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Row, ...]:
     """Return rows merged from traces at `batches`; the first two determine the dimensions, the others check them.
 
-    Return None if the sequence of calls or a dimension is not affine in the batch. Rows from a single recording hold
-    only for its batch.
+    Rows from a single recording hold only for its batch. Raises `NotAffineError` if the sequence of calls changes, or a
+    dimension is not affine in the batch.
     """
     if len({len(recording.rows) for recording in recordings}) != 1:
-        return None
+        raise NotAffineError
     counts: Counter[_Key] = Counter()
     for keys, count in Counter(zip(*(map(_key, recording.rows) for recording in recordings), strict=True)).items():
         (*first, _, _, attributes) = keys[0]
+        if any((*key[:4], key[6]) != (*first, attributes) for key in keys):
+            raise NotAffineError
         inputs, outputs = (merge_operands([key[side] for key in keys], batches) for side in (4, 5))
-        if inputs is None or outputs is None or any((*key[:4], key[6]) != (*first, attributes) for key in keys):
-            return None
         counts[(*first, inputs, outputs, attributes)] += count
     names = ("op", "family", "phase", "module", "inputs", "outputs")
     return tuple(
@@ -46,29 +50,22 @@ def _key(row: Row) -> _Key:
     return row.op, row.family, row.phase, row.module, row.inputs, row.outputs, tuple(row.attributes.items())
 
 
-def merge_operands(traced: Sequence[tuple[Operand, ...]], batches: Sequence[int]) -> tuple[Operand, ...] | None:
-    """Return the operands that are `traced[i]` at `batches[i]`; None if one is not affine or their number changes."""
+def merge_operands(traced: Sequence[tuple[Operand, ...]], batches: Sequence[int]) -> tuple[Operand, ...]:
+    """Return the operands that are `traced[i]` at `batches[i]`; raise `NotAffineError` unless all are affine."""
     if len({len(operands) for operands in traced}) != 1:
-        return None
+        raise NotAffineError
     merged = []
     for same in zip(*traced, strict=True):
-        shape = merge_shape([one.shape for one in same], batches)
-        if shape is None or len({one.dtype for one in same}) != 1:
-            return None
+        if len({(one.dtype, len(one.shape)) for one in same}) != 1:
+            raise NotAffineError
+        sizes: Iterator[tuple[Any, ...]] = zip(*(one.shape for one in same), strict=True)
+        shape = tuple([merge_dim(at_batch, batches) for at_batch in sizes])
         merged.append(replace(same[0], shape=shape, varies=same[0].varies and len(batches) == 1))
     return tuple(merged)
 
 
-def merge_shape(shapes: Sequence[tuple[Any, ...]], batches: Sequence[int]) -> tuple[Dim, ...] | None:
-    """Return the shape that is `shapes[i]` at `batches[i]`; None if the rank changes or a dimension is not affine."""
-    if len({len(shape) for shape in shapes}) != 1:
-        return None
-    dims = [merge_dim(sizes, batches) for sizes in zip(*shapes, strict=True)]
-    return None if None in dims else tuple(dim for dim in dims if dim is not None)
-
-
-def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
-    """Return the dimension that is `sizes[i]` at `batches[i]`, or None if it is not of the form a + b x batch.
+def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim:
+    """Return the dimension that is `sizes[i]` at `batches[i]`; raise `NotAffineError` if it is not a + b x batch.
 
     A size that falls with the batch, or is negative at a batch of one, does not hold at other batches: it comes from
     padding to a fixed length, or from the rest of a slice.
@@ -77,10 +74,9 @@ def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
         return sizes[0]
     slope = (sizes[1] - sizes[0]) / (batches[1] - batches[0])
     start = sizes[0] - slope * batches[0]
-    if slope < 0 or start + slope < 0:
-        return None
-    if any(start + slope * batch != size for size, batch in zip(sizes, batches, strict=True)):
-        return None
+    is_line = all(start + slope * batch == size for size, batch in zip(sizes, batches, strict=True))
+    if slope < 0 or start + slope < 0 or not is_line:
+        raise NotAffineError
     return (start, slope)
 
 
@@ -91,12 +87,8 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
     the upper envelope of these lines. With one recording the lines are flat. The optimizer's state is created in the
     first step and is live throughout all later ones.
     """
-    live = [np.array(recording.live_bytes, dtype=np.float64) for recording in recordings[:2]]
-    if len(live) == 2 and live[0].shape == live[1].shape:
-        slopes = (live[1] - live[0]) / (batches[1] - batches[0])
-        starts = live[0] - slopes * batches[0]
-    else:
-        starts, slopes = live[0], np.zeros_like(live[0])
+    live = [recording.live_bytes for recording in recordings[:2]]
+    starts, slopes = _lines(live if len({len(samples) for samples in live}) == 1 else live[:1], batches)
     starts[:, CELL["optimizer_state", "full"]] += recordings[0].optimizer_state_bytes
     moments: set[int] = set()
     for ratios in _STORED_RATIOS:
@@ -112,21 +104,13 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
 
 def merged_blocks(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Blocks, ...]:
     """Return the blocks with the bytes they hold as lines over the batch; empty if the traces run different blocks."""
-    first, second = recordings[0].blocks, recordings[min(1, len(recordings) - 1)].blocks
-    step = max(1, batches[min(1, len(batches) - 1)] - batches[0])
-
-    def stored(at_first: Any, at_second: Any) -> StoredBytes:
-        slopes = (np.array(at_second, dtype=np.float64) - at_first) / step
-        starts = np.array(at_first, dtype=np.float64) - slopes * batches[0]
-        lines = zip(STORINGS, starts.tolist(), slopes.tolist(), strict=True)
-        return StoredBytes(**{storing: (start, slope) for storing, start, slope in lines})
-
-    if [(path, len(blocks)) for path, blocks in first.items()] != [(path, len(b)) for path, b in second.items()]:
+    traced = [recording.blocks for recording in recordings[:2]]
+    if len({tuple((path, len(blocks)) for path, blocks in by_path.items()) for by_path in traced}) != 1:
         return ()
     merged = []
-    for path, blocks in first.items():
+    for path, blocks in traced[0].items():
         kept, results = (
-            np.array([[getattr(block, held) for block in traced] for traced in (blocks, second[path])])
+            np.array([[getattr(block, held) for block in by_path[path]] for by_path in traced])
             for held in ("kept", "results")
         )
         largest = int(kept[0].sum(axis=1).argmax())
@@ -136,9 +120,9 @@ def merged_blocks(recordings: Sequence[Recording], batches: Sequence[int]) -> tu
                 count=len(blocks),
                 parameter_bytes=sum(block.parameter_bytes for block in blocks),
                 largest_parameter_bytes=max(block.parameter_bytes for block in blocks),
-                kept=stored(*kept.sum(axis=1)),
-                largest_kept=stored(*kept[:, largest]),
-                results=stored(*results.sum(axis=1)),
+                kept=_stored(*_lines(kept.sum(axis=1), batches)),
+                largest_kept=_stored(*_lines(kept[:, largest], batches)),
+                results=_stored(*_lines(results.sum(axis=1), batches)),
             )
         )
     return tuple(merged)
@@ -153,7 +137,7 @@ def taken_ratios(recording: Recording) -> TakenRatios:
     )
 
 
-def _upper_envelope(starts: "np.ndarray[Any, Any]", slopes: "np.ndarray[Any, Any]") -> list[int]:
+def _upper_envelope(starts: _Numbers, slopes: _Numbers) -> list[int]:
     """Return the indices of the lines start + slope x batch that are highest somewhere in batch >= 1, in that order."""
     batch = 1.0
     found = []
@@ -169,14 +153,20 @@ def _upper_envelope(starts: "np.ndarray[Any, Any]", slopes: "np.ndarray[Any, Any
         batch = max(float(crossings.min()), batch * (1 + 1e-9))
 
 
-def _line(phase: Any, starts: "np.ndarray[Any, Any]", slopes: "np.ndarray[Any, Any]") -> MemoryLine:
-    kinds = {
-        category: StoredBytes(
-            **{
-                storing: (float(starts[CELL[category, storing]]), float(slopes[CELL[category, storing]]))
-                for storing in STORINGS
-            }
-        )
-        for category in CATEGORIES
-    }
-    return MemoryLine(phase=phase, **kinds)
+def _lines(traced: Any, batches: Sequence[int]) -> tuple[_Numbers, _Numbers]:
+    """Return the starts and slopes of the lines over the batch through numbers traced at one batch or two."""
+    at_batch = np.array(traced, dtype=np.float64)
+    step = batches[1] - batches[0] if len(at_batch) > 1 else 1
+    slopes = (at_batch[-1] - at_batch[0]) / step
+    return at_batch[0] - slopes * batches[0], slopes
+
+
+def _line(phase: Phase, starts: _Numbers, slopes: _Numbers) -> MemoryLine:
+    by_category = (len(CATEGORIES), len(STORINGS))
+    lines = zip(CATEGORIES, starts.reshape(by_category), slopes.reshape(by_category), strict=True)
+    return MemoryLine(phase=phase, **{category: _stored(start, slope) for category, start, slope in lines})
+
+
+def _stored(starts: _Numbers, slopes: _Numbers) -> StoredBytes:
+    lines = zip(STORINGS, starts.tolist(), slopes.tolist(), strict=True)
+    return StoredBytes(**{storing: (start, slope) for storing, start, slope in lines})

@@ -31,17 +31,15 @@ class GlibcHeap:
         self._heap_peak_bytes = 0
         self._size_at: dict[int, int] = {}
         self._objects_of: dict[int, list[int]] = {}
-        self._mapped: dict[int, int] = {}
         self._mapped_bytes = 0
         self._next_map = -1
 
     def allocate(self, size_bytes: int) -> int:
         """Return the address of a new block, negative if it is mapped; also allocate the objects beside it."""
         size = max(self._SMALLEST, _rounded(size_bytes + 8, 16))
-        is_mapped = size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED
-        if is_mapped:
+        if size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED:
             address, self._next_map = self._next_map, self._next_map - 1
-            self._mapped[address] = size
+            self._size_at[address] = size
             self._mapped_bytes += size
         else:
             address = self._aligned(size)
@@ -51,10 +49,11 @@ class GlibcHeap:
 
     def free(self, address: int) -> None:
         """Return a mapped block to the system, or another block to the heap, and the objects to the heap."""
+        size = self._size_at.pop(address)
         if address < 0:
-            self._mapped_bytes -= self._mapped.pop(address)
+            self._mapped_bytes -= size
         else:
-            self._give(address, self._size_at.pop(address))
+            self._give(address, size)
         for object_address in self._objects_of.pop(address):
             self._give(object_address, self._size_at.pop(object_address))
 

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
+from advisor.workload.loaded import tensors_in
+
 _TRUE_RATIO = 0.5
 _CHOICES = frozenset({"aten.topk", "aten.sort", "aten.argsort", "aten.argmax", "aten.argmin", "aten.max", "aten.min"})
 _EQUALITIES = frozenset({"aten.eq", "aten.eq_"})
@@ -93,7 +95,7 @@ class AssumedSizes:
 
     def observe(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
         """Learn what an operator's results are likely to contain; must be called for every operator, in order."""
-        tensors = [value for value in _flat(args) if isinstance(value, torch.Tensor)]
+        tensors = tensors_in(args)
         if not tensors:
             return
         if op in ("aten.nonzero", "aten.index", "aten.masked_select"):
@@ -116,9 +118,9 @@ class AssumedSizes:
 
     def _learn_choice(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
         numbers = [value for value in args[1:] if isinstance(value, int) and not isinstance(value, bool)]
-        dim = (
-            numbers[1] if op == "aten.topk" and len(numbers) > 1 else -1 if op == "aten.topk" else (numbers or [-1])[0]
-        )
+        if op == "aten.topk":  # its first number is how many it chooses
+            numbers = numbers[1:]
+        dim = numbers[0] if numbers else -1
         for result in results:
             if result.dtype is torch.int64 and args[0].dim() > 0:
                 self._known[result] = _Choice(self(args[0].shape[dim]))
@@ -176,11 +178,3 @@ def _same_elements(op: str, known: Any, args: tuple[Any, ...], result: torch.Ten
     """Return `known` if the operator is a view or a conversion, which keep the elements; else None."""
     is_view = result.untyped_storage()._cdata == args[0].untyped_storage()._cdata
     return known if is_view or op in _SAME_ELEMENTS else None
-
-
-def _flat(values: Any) -> Any:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _flat(value)
-        else:
-            yield value

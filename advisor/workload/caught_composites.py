@@ -309,18 +309,11 @@ def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
 
 def _fast_norms_followed(recorder: Recorder) -> Iterator[Patch]:
     """Yield patches that record timm's fast norms in half: they cast their input like autocast, then switch it off."""
-
-    def followed(original: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(original)
-        def norm(*args: Any, **kwargs: Any) -> Any:
-            with recorder.within(IN_HALF):
-                return original(*args, **kwargs)
-
-        return norm
-
     modules = [sys.modules[name] for name in _FAST_NORM_MODULES if name in sys.modules]
     for module in modules:
-        yield from ((module, name, followed(getattr(module, name))) for name in dir(module) if name.startswith("fast_"))
+        for name in dir(module):
+            if name.startswith("fast_"):
+                yield module, name, recorder.within(IN_HALF)(getattr(module, name))
 
 
 def fast_paths() -> AbstractContextManager[None]:

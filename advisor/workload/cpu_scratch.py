@@ -1,8 +1,7 @@
 """Estimates the scratch memory that oneDNN allocates on a CPU for LSTMs, besides their tensors."""
 
 from collections.abc import Mapping
-
-from advisor.records.workload import Attribute
+from typing import Any
 
 _STATE_COPIES = 6
 """Copies of a layer's states per token: h for the next layer, h and c for the next step, each with an initial row.
@@ -15,9 +14,7 @@ _TRACED_COPIES = _GATES + 1
 _ITEM_BYTES = 4
 
 
-def lstm_scratch(
-    attributes: Mapping[str, Attribute], *, token_count: int, is_training: bool
-) -> tuple[tuple[int, ...], int]:
+def lstm_scratch(attributes: Mapping[str, Any], *, token_count: int, is_training: bool) -> tuple[tuple[int, ...], int]:
     """Return the bytes of the blocks that are freed when the call ends, and those that live as long as its last result.
 
     They hold the gates of all tokens of one layer and direction, and its states; training keeps them for all layers.
@@ -25,12 +22,9 @@ def lstm_scratch(
     """
     if attributes["mode"] != "lstm" or attributes["proj_size"]:
         return (), 0
-    layers, hidden_size = attributes["num_layers"], attributes["hidden_size"]
-    if not isinstance(layers, int) or not isinstance(hidden_size, int):
-        raise TypeError(f"num_layers {layers!r} and hidden_size {hidden_size!r} are not integers")
-    unit_bytes = token_count * hidden_size * _ITEM_BYTES
+    unit_bytes = token_count * attributes["hidden_size"] * _ITEM_BYTES
     if not is_training:
         return (_GATES * unit_bytes, _STATE_COPIES * unit_bytes), 0
-    chains = layers * (2 if attributes["bidirectional"] else 1)
+    chains = attributes["num_layers"] * (2 if attributes["bidirectional"] else 1)
     kept_per_chain = _GATES + _STATE_COPIES - _TRACED_COPIES
     return (_GATES * unit_bytes,), chains * kept_per_chain * unit_bytes

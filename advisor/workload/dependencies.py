@@ -12,6 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,9 @@ _OUTSIDE = "outside"
 _OUTSIDE_EVENTS = frozenset({"socket.connect", "subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork"})
 _ALL_NAMES = "*"
 _recording: list[dict[str, str]] = []
-"""The active records. An audit hook cannot be removed, so one stays for the life of the process."""
-_is_hooked = False
+"""The active records."""
+_hook_once = cache(sys.addaudithook)
+"""An audit hook cannot be removed, so one stays for the life of the process."""
 
 
 @contextmanager
@@ -44,10 +46,7 @@ def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
     A file's fingerprint is taken before it is read, and a variable's is of its value when the recording began, because
     the code may set a variable before it reads it.
     """
-    global _is_hooked
-    if not _is_hooked:
-        sys.addaudithook(_on_event)
-        _is_hooked = True
+    _hook_once(_on_event)
     found: dict[str, str] = {}
     environ = dict(os.environ)
     watched = [

@@ -132,15 +132,15 @@ def following_inputs(seen: set[int]) -> Iterator[None]:
 class EngineLayers:
     """Paths of modules that engines run in their own kernels."""
 
-    merged: frozenset[str] = frozenset()
+    merged: frozenset[str]
     """Modules whose product or reduction is part of another kernel."""
-    routers: frozenset[str] = frozenset()
+    routers: frozenset[str]
     """Modules that choose experts: one kernel beside the product (vLLM: `topk_softmax`, `grouped_topk`)."""
-    normalising: frozenset[str] = frozenset()
+    normalising: frozenset[str]
     """Modules that contain an engine's norm, which takes over their residual addition."""
-    activations: frozenset[str] = frozenset()
+    activations: frozenset[str]
     """Activations."""
-    gated: frozenset[str] = frozenset()
+    gated: frozenset[str]
     """Modules that contain an activation."""
 
 
@@ -169,7 +169,7 @@ def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
 
     Values that a block computes from parameters alone, such as decay rates, are left out: engines compute them once.
     """
-    rows = [row for row in rows if _BLOCK not in row.module or not _is_constant(row)]
+    rows = [row for row in rows if _BLOCK not in row.module or row.family not in _ELEMENTWISE or grows(row)]
     with_gate = {row.module for row in rows if _is_gate(row, layers)}
     for row in rows:
         if _is_gate(row, layers):
@@ -197,10 +197,9 @@ def _is_gate(row: Row, layers: EngineLayers) -> bool:
     return row.inputs[0].shape == row.inputs[1].shape and any(one.fused for one in row.inputs)
 
 
-def _is_constant(row: Row) -> bool:
-    """Return True if the row computes elements none of which grow in number with the batch."""
-    operands = (*row.inputs, *row.outputs)
-    return row.family in _ELEMENTWISE and all(isinstance(dim, int) for operand in operands for dim in operand.shape)
+def grows(row: Row) -> bool:
+    """Return True if an operand grows with the batch."""
+    return any(not isinstance(dim, int) for operand in (*row.inputs, *row.outputs) for dim in operand.shape)
 
 
 def _around(path: str) -> str:

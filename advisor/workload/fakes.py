@@ -96,12 +96,16 @@ def untouched(objects: Sequence[Any]) -> Iterator[None]:
     flags = [(owner, owner.training) for owner, _ in attributes if isinstance(owner, torch.jit.ScriptModule)]
     parameters = [p for owner, _ in attributes if isinstance(owner, nn.Module) for p in owner._parameters.values()]
     gradients = [(parameter, parameter.grad) for parameter in parameters if parameter is not None]
-    torch_state = torch.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    python_state = random.getstate()
-    numpy_random = sys.modules.get("numpy.random")
-    numpy_state = numpy_random.get_state() if numpy_random else None
-    dtype, grad_enabled = torch.get_default_dtype(), torch.is_grad_enabled()
+    settings: list[tuple[Callable[[Any], object], Any]] = [
+        (torch.set_rng_state, torch.get_rng_state()),
+        (random.setstate, random.getstate()),
+        (torch.set_default_dtype, torch.get_default_dtype()),
+        (torch.set_grad_enabled, torch.is_grad_enabled()),
+    ]
+    if torch.cuda.is_initialized():
+        settings.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+    if numpy_random := sys.modules.get("numpy.random"):
+        settings.append((numpy_random.set_state, numpy_random.get_state()))
     try:
         yield
     finally:
@@ -118,14 +122,8 @@ def untouched(objects: Sequence[Any]) -> Iterator[None]:
         for parameter, gradient in gradients:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-        torch.set_rng_state(torch_state)
-        if cuda_states:
-            torch.cuda.set_rng_state_all(cuda_states)
-        random.setstate(python_state)
-        if numpy_random:
-            numpy_random.set_state(numpy_state)
-        torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(grad_enabled)
+        for restore, state in settings:
+            restore(state)
 
 
 def with_tensors(objects: Sequence[Any], stand_in: StandIn) -> dict[int, torch.Tensor]:

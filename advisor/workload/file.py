@@ -76,7 +76,7 @@ def _script_to_json(script: Script) -> dict[str, Any]:
 
 
 def _operand_to_json(operand: Operand) -> dict[str, Any]:
-    flags = {name: True for name in ("low", "fused", "joined", "narrowed", "kept", "varies") if getattr(operand, name)}
+    flags = {name: True for name in Operand.__dataclass_fields__ if getattr(operand, name) is True}
     return {"shape": list(operand.shape), "dtype": operand.dtype, **flags}
 
 

@@ -58,7 +58,7 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
     """
     model, method = loaded.model, fine_tuning.method
     output = _output_layer(model)
-    experts = list(_experts(model))
+    experts = _children(model, _has_stacked_experts)
     if fine_tuning.separate_experts:
         for owner, name, module in experts:
             setattr(owner, name, SeparateExperts(module))
@@ -68,7 +68,7 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
     if method != "full":
         targets = {id(layer) for layer in _targets(model, fine_tuning.targets, output=output)}
         model.requires_grad_(requires_grad=False)
-        for owner, name, layer in list(_linear_layers(model)):
+        for owner, name, layer in _children(model, _is_linear):
             base = QuantizedLinear(layer) if method == "qlora" and layer is not output else layer
             if id(layer) in targets:
                 base = AdaptedLinear(base, *_sizes(layer), rank=fine_tuning.rank)
@@ -77,7 +77,7 @@ def fine_tuned(loaded: LoadedModel, fine_tuning: FineTuning) -> LoadedModel:
         loaded,
         frees_output=True,
         optimizer=loaded.optimizer or OPTIMIZERS[fine_tuning.optimizer],
-        notes=(*loaded.notes, _summary(model, fine_tuning), *_notes_on_experts(experts, fine_tuning)),
+        notes=(*loaded.notes, *_notes(model, fine_tuning, has_experts=bool(experts))),
     )
     if fine_tuning.kernels == "torch":
         return loaded
@@ -220,32 +220,32 @@ OPTIMIZERS: Mapping[OptimizerChoice, Callable[[Any], torch.optim.Optimizer]] = {
 one, "adamw_torch", which holds intermediate results as large as the parameters."""
 
 
-def _summary(model: nn.Module, fine_tuning: FineTuning) -> str:
-    """Return a sentence on what is trained."""
-    parameters = list(model.parameters())
-    trained = sum(one.numel() for one in parameters if one.requires_grad)
-    how = "fine-tuning" if fine_tuning.method == "full" else f"adapters of rank {fine_tuning.rank}"
-    frozen = "" if fine_tuning.method == "full" else ", the others frozen"
-    stored = {"qlora": " in 4 bits (NF4)", "lora": " in bf16"}.get(fine_tuning.method, "")
-    return f"{how}: {trained:,} parameters are trained{frozen}{stored}"
+def _notes(model: nn.Module, fine_tuning: FineTuning, *, has_experts: bool) -> Iterator[str]:
+    """Yield what is trained, and what stays in 16 bits although it was asked for in 4."""
+    trained = f"{sum(one.numel() for one in model.parameters() if one.requires_grad):,} parameters are trained"
+    if fine_tuning.method == "full":
+        yield f"fine-tuning: {trained}"
+        return
+    stored = "4 bits (NF4)" if fine_tuning.method == "qlora" else "bf16"
+    yield f"adapters of rank {fine_tuning.rank}: {trained}, the others frozen in {stored}"
+    if has_experts and fine_tuning.method == "qlora" and not fine_tuning.separate_experts:
+        yield (
+            "experts stay in 16 bits: bitsandbytes quantizes linear layers, and since transformers 5 a layer's experts "
+            "are one parameter"
+        )
 
 
-def _experts(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any]]:
-    """Yield each module with all experts in one parameter, as in transformers 5, with its owner and its name there."""
-    for module in model.modules():
-        for name, child in module.named_children():
-            stacked = child._parameters.get("gate_up_proj"), child._parameters.get("down_proj")
-            if all(one is not None and one.dim() == 3 for one in stacked) and not getattr(child, "has_bias", False):
-                yield module, name, child
+def _children(model: nn.Module, is_wanted: Callable[[nn.Module], bool]) -> list[tuple[nn.Module, str, Any]]:
+    """Return the owner of each wanted module, its name there, and the module."""
+    return [
+        (owner, name, child) for owner in model.modules() for name, child in owner.named_children() if is_wanted(child)
+    ]
 
 
-def _notes_on_experts(experts: Sequence[Any], fine_tuning: FineTuning) -> tuple[str, ...]:
-    if not experts or fine_tuning.method != "qlora" or fine_tuning.separate_experts:
-        return ()
-    return (
-        "experts stay in 16 bits: bitsandbytes quantizes linear layers, and since transformers 5 a layer's experts "
-        "are one parameter",
-    )
+def _has_stacked_experts(module: nn.Module) -> bool:
+    """Return True for a module with all experts in one parameter, as in transformers 5."""
+    stacked = module._parameters.get("gate_up_proj"), module._parameters.get("down_proj")
+    return all(one is not None and one.dim() == 3 for one in stacked) and not getattr(module, "has_bias", False)
 
 
 def _cast(model: nn.Module) -> None:
@@ -262,22 +262,14 @@ def _cast(model: nn.Module) -> None:
 def _casting(make_inputs: Callable[[int], Inputs]) -> Callable[[int], Inputs]:
     """Return the function with its fp32 tensors, such as images, in the weights' dtype."""
 
-    def cast(value: Any) -> Any:
-        return value.to(_DTYPE) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(_DTYPE) if tensor.dtype is torch.float32 else tensor
 
-    return lambda batch: pytree.tree_map(cast, make_inputs(batch))
+    return lambda batch: pytree.tree_map_only(torch.Tensor, cast, make_inputs(batch))
 
 
 def _is_linear(layer: nn.Module) -> bool:
     return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"  # transformers' for GPT-2
-
-
-def _linear_layers(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any]]:
-    """Yield each linear layer with its owner and its name there."""
-    for module in model.modules():
-        for name, child in module.named_children():
-            if _is_linear(child):
-                yield module, name, child
 
 
 def _sizes(layer: Any) -> tuple[int, int]:

@@ -7,7 +7,7 @@ Orca, 2022; Kwon et al., PagedAttention, 2023).
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from advisor.errors import TraceError
 from advisor.ops.matmul import CHOSEN_EXPERTS
-from advisor.records.generation import CachedLayers, Generation
+from advisor.records.generation import Generation
 from advisor.records.workload import Blocks, MemoryLine, Phase, Row, StoredBytes, Workload
 from advisor.workload.engine_kernels import (
     MERGED_FAMILIES,
@@ -24,8 +24,9 @@ from advisor.workload.engine_kernels import (
     engine_layers,
     engine_rows,
     following_inputs,
+    grows,
 )
-from advisor.workload.kv_cache import OMIT_TOKENS, cached_layers, engine_cache
+from advisor.workload.kv_cache import OMIT_TOKENS, TRACED_BYTES, cached_layers, engine_cache
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.sources.language_model import LanguageModel
 from advisor.workload.trace import trace
@@ -40,8 +41,6 @@ _CACHED = {
     "engine.convolution_update": (0,),
 }
 """Operators that read a cache in decode -> the indices of its tensors among their inputs."""
-_TRACED_BYTES = 4.0
-"""Size of an element as traced, in float32: `StoredBytes.full`."""
 
 
 def trace_generation(model: LanguageModel, generation: Generation, *, isolated: bool = False) -> Workload:
@@ -49,27 +48,30 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
     generation = replace(generation, encoder_tokens=model.encoder_tokens(generation), start_tokens=model.start_tokens)
     first_tokens, windows = generation.decoder_tokens, model.windows
     read = _Pass(
-        model, generation, token_count=first_tokens, lengths=[one.prompt_length(first_tokens) for one in windows]
+        model=model,
+        generation=generation,
+        token_count=first_tokens,
+        lengths=[one.prompt_length(first_tokens) for one in windows],
     )
     mean = first_tokens + generation.output_tokens // 2
     # Tokens seen by a decode pass, the new one included, on average; attention's cost is affine in them.
     passes = range(first_tokens + 1, first_tokens + 1 + generation.decode_count)
     seen = [round(sum(map(window.seen, passes)) / len(passes)) for window in windows]
     prefill = read.traced(isolated=isolated)
-    written = _Pass(model, generation, token_count=1, past=mean - 1, lengths=seen, after=read)
+    written = replace(read, token_count=1, past=mean - 1, lengths=seen, after=read)
     decode = written.traced(isolated=isolated)
     if not (prefill.batch_is_affine and decode.batch_is_affine):
         raise TraceError(
             f"{model.name}: its sizes do not grow linearly with the requests in flight",
             hint="omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt",
         )
-    if looped := {row.module for row in decode.rows if row.family == "matmul" and not _grows(row)}:
+    if looped := {row.module for row in decode.rows if row.family == "matmul" and not grows(row)}:
         raise TraceError(
             f"{model.name}: {', '.join(sorted(looped))} run in a loop over experts, of which the tokens are not known",
             hint=OMIT_TOKENS,
         )
     count, experts_per_token = generation.decode_count, model.experts_per_token
-    cached = read.cached()
+    cached = cached_layers(read.cache, windows)
     generation = replace(
         generation,
         head_count=model.head_count,
@@ -90,44 +92,40 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
         memory=tuple(_line(line, generation, kv_bytes=kv_bytes) for line in prefill.memory),
         blocks=(
             *(replace(blocks, phase="prefill", results=read.results(blocks)) for blocks in prefill.blocks),
-            *(_passed(blocks, written.results(blocks), count=count) for blocks in decode.blocks),
+            *(_decoded(blocks, written, count=count) for blocks in decode.blocks),
         ),
         assumptions=tuple(dict.fromkeys((*prefill.assumptions, *decode.assumptions))),
     )
 
 
+@dataclass(slots=True, kw_only=True)
 class _Pass:
-    """One pass through the model over `token_count` tokens per request, after `past` earlier tokens.
+    """One pass through the model over `token_count` tokens per request, after `past` earlier tokens."""
 
-    `after` is the prefill before a decode pass. `layers` is set by `traced`.
-    """
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        generation: Generation,
-        *,
-        token_count: int,
-        lengths: Sequence[int],
-        past: int = 0,
-        after: "_Pass | None" = None,
-    ) -> None:
-        self._model, self._generation, self._after = model, generation, after
-        self._token_count, self._past, self._lengths = token_count, past, lengths
-        self._cache: Any = None
-        self.layers = EngineLayers()
+    model: LanguageModel
+    generation: Generation
+    token_count: int
+    lengths: Sequence[int]
+    """Tokens that each layer attends to."""
+    past: int = 0
+    after: "_Pass | None" = None
+    """The prefill before a decode pass."""
+    cache: Any = field(init=False, default=None)
+    """The cache of the latest trace."""
+    layers: EngineLayers = field(init=False)
+    """Set by `traced`."""
 
     def traced(self, *, isolated: bool) -> Workload:
         """Return the pass, traced as an inference step."""
         loaded = LoadedModel(
-            name=self._model.name,
-            model=self._model.model,
+            name=self.model.name,
+            model=self.model.model,
             make_inputs=self._inputs,
             batch=1,
-            notes=self._model.notes,
+            notes=self.model.notes,
         )
         seen: set[int] = set()
-        with following_inputs(seen), engine_kernels(self._model.model, is_decode=self._after is not None):
+        with following_inputs(seen), engine_kernels(self.model.model, is_decode=self.after is not None):
             try:
                 workload = trace(loaded, mode="inference", batch=None, isolated=isolated)
             except Exception as error:  # the model's code, which may need another cache
@@ -136,32 +134,28 @@ class _Pass:
                 cause = error.__cause__ or error
                 reason = f"{type(cause).__name__}: {cause}".partition("\n")[0]
                 raise TraceError(f"{loaded.name} fails with an engine's cache: {reason}", hint=OMIT_TOKENS) from error
-        self.layers = engine_layers(self._model.model, same_input=seen)
+        self.layers = engine_layers(self.model.model, same_input=seen)
         return workload
 
     def _inputs(self, batch: int) -> Inputs:
-        model, after, encoded = self._model, self._after, self._generation.encoder_tokens
-        before = None if after is None else after._cache
-        self._cache = engine_cache(self._lengths, past=self._past, batch=batch, written=before, encoder_tokens=encoded)
-        tokens = torch.zeros((batch, self._token_count), dtype=torch.long)
-        arguments: dict[str, Any] = {model.cache_argument: self._cache, "use_cache": True, **model.settings}
+        model, encoded = self.model, self.generation.encoder_tokens
+        before = None if self.after is None else self.after.cache
+        self.cache = engine_cache(self.lengths, past=self.past, batch=batch, written=before, encoder_tokens=encoded)
+        tokens = torch.zeros((batch, self.token_count), dtype=torch.long)
+        arguments: dict[str, Any] = {model.cache_argument: self.cache, "use_cache": True, **model.settings}
         if not encoded:
             return (), {"input_ids": tokens, **arguments}
         arguments["decoder_input_ids"] = tokens
-        if after is None:
+        if self.after is None:
             return (), {**arguments, **model.encoder_inputs(batch, encoded)}
         output = BaseModelOutput(last_hidden_state=torch.zeros((batch, encoded, model.width)))
         return (), {**arguments, "encoder_outputs": output}
 
     def results(self, blocks: Blocks) -> StoredBytes:
         """Return the bytes that these blocks pass to each other, as traced."""
-        tokens = self._generation.encoder_tokens if blocks.path.split(".")[-3:-1].count("encoder") else 0
-        passed = blocks.count * (tokens or self._token_count) * self._model.width
-        return StoredBytes(full=(0.0, _TRACED_BYTES * passed))
-
-    def cached(self) -> tuple[CachedLayers, ...]:
-        """Return what the layers cache, as traced."""
-        return cached_layers(self._cache, self._model.windows)
+        tokens = self.generation.encoder_tokens if "encoder" in blocks.path.split(".")[-3:-1] else 0
+        passed = blocks.count * (tokens or self.token_count) * self.model.width
+        return StoredBytes(full=(0.0, TRACED_BYTES * passed))
 
 
 def _rows(
@@ -182,18 +176,13 @@ def _rows(
         yield row
 
 
-def _grows(row: Row) -> bool:
-    """Return True if an operand grows with the batch."""
-    return any(not isinstance(dim, int) for operand in (*row.inputs, *row.outputs) for dim in operand.shape)
-
-
 def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> MemoryLine:
     """Return the memory with activations of one chunk of prompt tokens, at any batch, and the KV cache per request."""
     prompts = CHUNK_TOKENS / generation.prefill_tokens
 
     def of_chunk(stored: StoredBytes) -> StoredBytes:
-        parts = {field.name: getattr(stored, field.name) for field in fields(StoredBytes)}
-        return StoredBytes(**{name: (max(0.0, start + prompts * slope), 0.0) for name, (start, slope) in parts.items()})
+        lines = asdict(stored).items()
+        return StoredBytes(**{name: (max(0.0, start + prompts * slope), 0.0) for name, (start, slope) in lines})
 
     return replace(
         line,
@@ -204,13 +193,7 @@ def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> Memor
     )
 
 
-def _passed(blocks: Blocks, results: StoredBytes, *, count: int) -> Blocks:
+def _decoded(blocks: Blocks, written: _Pass, *, count: int) -> Blocks:
     """Return the blocks as decode runs them, `count` times, without parameters, which prefill already counts."""
-    return replace(
-        blocks,
-        phase="decode",
-        count=blocks.count * count,
-        parameter_bytes=0,
-        largest_parameter_bytes=0,
-        results=StoredBytes(full=(0.0, count * results.full[1])),
-    )
+    repeated = replace(blocks, phase="decode", count=blocks.count * count, parameter_bytes=0, largest_parameter_bytes=0)
+    return replace(repeated, results=written.results(repeated))

@@ -21,9 +21,8 @@ from advisor.workload.recurrent_kernels import latent_attention
 ENGINE_ATTENTION = "engine"
 """The name under which `attend` is registered with transformers."""
 OMIT_TOKENS = "omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt"
-_NO_LIMIT = -1
-_TRACED_BYTES = 4.0
-"""Size of an element as traced, in float32."""
+TRACED_BYTES = 4.0
+"""Size of an element as traced, in float32: `StoredBytes.full`."""
 _WINDOWS = ("DynamicSlidingWindowLayer", "LinearAttentionAndSlidingWindowAttentionLayer")
 _LAYERS = (*_WINDOWS, "DynamicLayer", "DummyLayer", "LinearAttentionLayer", "LinearAttentionAndFullAttentionLayer")
 """The caches of transformers that an `EngineLayer` replaces; a dummy layer caches nothing."""
@@ -152,11 +151,13 @@ class EngineLayer(cache_utils.LinearAttentionCacheLayerMixin, cache_utils.CacheL
 
     def get_max_length(self) -> int:
         """Return -1: there is no limit."""
-        return _NO_LIMIT
+        return -1
 
 
 class EngineCache(cache_utils.Cache):
     """The caches of a pass after `past` tokens; `lengths` are the tokens that each layer attends to."""
+
+    layers: list[EngineLayer]  # type: ignore[assignment]
 
     def __init__(self, lengths: Sequence[int], *, past: int, batch: int, written: "EngineCache | None" = None) -> None:
         before: Sequence[Any] = [None] * len(lengths) if written is None else written.layers
@@ -169,15 +170,11 @@ class EngineCache(cache_utils.Cache):
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> torch.Tensor | None:
         """Return the inputs that the convolution of a recurrent layer still needs; None in prefill."""
-        return self._layer(layer_idx).held("conv")
+        return self.layers[layer_idx].held("conv")
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> torch.Tensor | None:
         """Return the state of a recurrent layer; None in prefill."""
-        return self._layer(layer_idx).held("recurrent")
-
-    def _layer(self, index: int) -> EngineLayer:
-        layer: Any = self.layers[index]
-        return layer  # type: ignore[no-any-return]
+        return self.layers[layer_idx].held("recurrent")
 
 
 def engine_cache(lengths: Sequence[int], *, past: int, batch: int, written: Any = None, encoder_tokens: int = 0) -> Any:
@@ -202,15 +199,15 @@ def cached_layers(cache: Any, windows: Iterable[LayerWindow]) -> tuple[CachedLay
         if layer.token_numel:
             grown[window.token_count, layer.head_count] += layer.token_numel
         if layer.state_numel:
-            held[layer.shapes.get("recurrent", layer.shapes.get("conv", (1,)))[0]] += layer.state_numel
+            held[(layer.shapes.get("recurrent") or layer.shapes["conv"])[0]] += layer.state_numel
     for layer in () if crossed is None else crossed.layers:
         held[layer.head_count] += layer.token_numel * layer.length
     return (
         *(
-            CachedLayers(token_bytes=_TRACED_BYTES * numel, window_tokens=most, head_count=heads)
+            CachedLayers(token_bytes=TRACED_BYTES * numel, window_tokens=most, head_count=heads)
             for (most, heads), numel in grown.items()
         ),
-        *(CachedLayers(request_bytes=_TRACED_BYTES * numel, head_count=heads) for heads, numel in held.items()),
+        *(CachedLayers(request_bytes=TRACED_BYTES * numel, head_count=heads) for heads, numel in held.items()),
     )
 
 

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 from advisor.errors import LoadError
@@ -17,8 +18,9 @@ from advisor.workload.user_error import NO_NETWORK_HINT, causes_of, place_now
 _LOOK_UPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname"})
 _CONNECTIONS = frozenset({"socket.connect", "socket.sendto"})
 _refusing: list[set[str]] = []
-"""The lines refused so far. An audit hook cannot be removed, so one stays for the life of the process."""
-_is_hooked = False
+"""The lines refused so far."""
+_hook_once = cache(sys.addaudithook)
+"""An audit hook cannot be removed, so one stays for the life of the process."""
 
 
 class NoNetworkError(LoadError, ConnectionError):
@@ -35,10 +37,7 @@ class _StillAsksError(BaseException):
 @contextmanager
 def network_refused() -> Iterator[None]:
     """Raise `NoNetworkError` for every connection to another machine inside, in all threads."""
-    global _is_hooked
-    if not _is_hooked:
-        sys.addaudithook(_on_event)
-        _is_hooked = True
+    _hook_once(_on_event)
     _refusing.append(set())
     try:
         yield

@@ -50,8 +50,7 @@ class _Done:
 
 
 def _patches(note_processes: Callable[[int], None]) -> Iterator[Patch]:
-    spawn = _spawner(note_processes)
-    yield multiprocessing, "spawn", spawn
+    yield multiprocessing, "spawn", _spawner(note_processes)
     yield nn.SyncBatchNorm, "convert_sync_batchnorm", lambda module, *_, **__: module
     yield from _thin(DistributedDataParallel)
     for name in ("register_comm_hook", "_set_static_graph"):

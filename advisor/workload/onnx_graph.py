@@ -7,6 +7,7 @@ implementation and cost nothing, as in torch, where a shape is no tensor. Weight
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from onnx.external_data_helper import uses_external_data
 from torch import nn
 
 from advisor.errors import TraceError
-from advisor.workload.onnx_operators import Array, Call, counterpart_of
+from advisor.workload.onnx_operators import COUNTERPARTS, Array, Call
 from advisor.workload.user_error import passes_arguments_on
 
 _MOST_KNOWN = 4096
@@ -27,7 +28,6 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 """The metadata in which torch's exporter lists the modules around a node, outermost first, and the node itself."""
 _PACKED = ("INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1")
 """Types of less than a byte, which torch lacks."""
-_IN_A_BYTE = torch.uint8
 _NODE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError, AttributeError)
 """Errors of torch and of onnx's reference implementation about a node's operands."""
 
@@ -56,7 +56,7 @@ class Node:
 
 
 class GraphModule(nn.Module):
-    """A model whose forward runs an ONNX graph on torch's operators; its arguments are the graph's inputs in order."""
+    """A model whose forward runs an ONNX graph on torch's operators; its arguments are named in `input_names`."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__()
@@ -67,26 +67,21 @@ class GraphModule(nn.Module):
         graph = model.graph
         for initializer in graph.initializer:
             self._add(initializer.name, initializer)
-        self._graph_inputs = tuple(one.name for one in graph.input if one.name not in self._keys | self._constants)
+        self.input_names = tuple(one.name for one in graph.input if one.name not in self._keys | self._constants)
         self._outputs = tuple(one.name for one in graph.output)
         self._declared = {one.name: one.type for one in (*graph.value_info, *graph.output)}
         self._input_dims = [
             [dim.dim_param for dim in one.type.tensor_type.shape.dim]
             for one in graph.input
-            if one.name in self._graph_inputs
+            if one.name in self.input_names
         ]
         self._sizes: dict[str, int] = {}
         self._nodes = self._decoded(graph.node, kept=self._outputs)
         self._scopes = {scope: self._scope(scope) for scope in {node.scope for node in self._all_nodes(self._nodes)}}
 
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The inputs other than weights."""
-        return self._graph_inputs
-
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Run the graph."""
-        values: dict[str, Any] = dict(zip(self._graph_inputs, inputs, strict=True))
+        values: dict[str, Any] = dict(zip(self.input_names, inputs, strict=True))
         values |= self._constants
         self._sizes = {
             name: size
@@ -185,9 +180,10 @@ class GraphModule(nn.Module):
             if node.op == "Constant" and not node.domain:
                 return [_constant(node)]
             if node.op == "Shape" and not node.domain:
-                shape = list(values[node.inputs[0]].shape) if node.inputs[0] in values else self._shape(node.inputs[0])
+                name = node.inputs[0]
+                shaped = values[name] if name in values else getattr(self, self._keys[name])
                 first, end = node.attributes.get("start", 0), node.attributes.get("end")
-                return [np.array(shape[first:end], dtype=np.int64)]
+                return [np.array(list(shaped.shape)[first:end], dtype=np.int64)]
             if node.op == "Size" and not node.domain:
                 return [np.array(self._tensor(values, node.inputs[0]).numel(), dtype=np.int64)]
             known = [values.get(name) if isinstance(values.get(name), np.ndarray) else None for name in node.inputs]
@@ -227,7 +223,7 @@ class GraphModule(nn.Module):
             value = node.attributes.get("value")
             dtype = torch.float32 if value is None else dtype_of(value.data_type)
             return [torch.full(known[0].tolist(), 0, dtype=dtype)]
-        counterpart = None if node.domain else counterpart_of(node.op)
+        counterpart = None if node.domain else COUNTERPARTS.get(node.op)
         if counterpart is not None:
             call = Call(op=node.op, version=node.version, inputs=tensors, known=known, attributes=node.attributes)
             result = counterpart(call)
@@ -290,9 +286,6 @@ class GraphModule(nn.Module):
         except shape_inference.InferenceError:
             return {}
 
-    def _shape(self, name: str) -> list[int]:
-        return list(getattr(self, self._keys[name]).shape)
-
     def _tensor(self, values: Mapping[str, Any], name: str) -> torch.Tensor:
         """Return a value as a tensor; raise `ValueError` for a name that no node has made."""
         if name in self._keys:
@@ -317,7 +310,7 @@ def dtype_of(number: int) -> torch.dtype:
     """Return torch's dtype of an element type of ONNX; types of less than a byte take a byte. Raises `TraceError`."""
     name = onnx.TensorProto.DataType.Name(number)
     if name in _PACKED:
-        return _IN_A_BYTE
+        return torch.uint8
     names = {"FLOAT": "float32", "DOUBLE": "float64"}
     dtype = getattr(torch, names.get(name, name.lower().replace("float8e", "float8_e")), None)
     if not isinstance(dtype, torch.dtype):
@@ -337,12 +330,11 @@ def _onnx_dtype(tensor: torch.Tensor) -> int:
     return number
 
 
+@cache
 def _operator(name: str) -> Any:
-    """Return the operator onnx::NAME, which makes tensors of given shapes; declare it if it is new."""
-    packet = getattr(torch.ops.onnx, name, None)
-    if packet is None or _OVERLOAD not in packet.overloads():
-        _LIBRARY.define(f"{name}.{_OVERLOAD}(Tensor[] inputs, str shapes, ScalarType[] dtypes) -> Tensor[]")
-        _LIBRARY.impl(f"{name}.{_OVERLOAD}", _blanks, "CompositeExplicitAutograd")
+    """Declare the operator onnx::NAME, which makes tensors of given shapes, and return it."""
+    _LIBRARY.define(f"{name}.{_OVERLOAD}(Tensor[] inputs, str shapes, ScalarType[] dtypes) -> Tensor[]")
+    _LIBRARY.impl(f"{name}.{_OVERLOAD}", _blanks, "CompositeExplicitAutograd")
     return getattr(getattr(torch.ops.onnx, name), _OVERLOAD)
 
 

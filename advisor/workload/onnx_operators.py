@@ -78,11 +78,6 @@ class Call:
 Counterpart = Callable[[Call], Result]
 
 
-def counterpart_of(op: str) -> Counterpart | None:
-    """Return the counterpart of an operator of ONNX's own domain, or None."""
-    return _COUNTERPARTS.get(op)
-
-
 def _plain(function: Callable[..., Any], count: int = 1) -> Counterpart:
     return lambda call: function(*(call.tensor(index) for index in range(count)))
 
@@ -477,7 +472,7 @@ _REDUCED: Mapping[str, Callable[..., Any]] = {
     "ReduceSumSquare": lambda source, axes, keeps: source.square().sum(axes, keeps),
     "ReduceLogSum": lambda source, axes, keeps: source.sum(axes, keeps).log(),
 }
-_COUNTERPARTS: Mapping[str, Counterpart] = {
+COUNTERPARTS: Mapping[str, Counterpart] = {
     **{op: _plain(lambda source: source) for op in _SAME},
     **{op: _plain(function) for op, function in _UNARY.items()},
     **{op: _binary(function) for op, function in _BINARY.items()},
@@ -545,3 +540,4 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
     **dict.fromkeys(_GATES, _recurrent),
     "Attention": _attended,
 }
+"""Operators of ONNX's own domain -> their counterparts."""

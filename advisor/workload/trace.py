@@ -13,7 +13,14 @@ from torch import nn
 from advisor.errors import TraceError
 from advisor.machine.limits import free_memory_bytes
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Workload
-from advisor.workload.affine import memory_lines, merge_operands, merge_rows, merged_blocks, taken_ratios
+from advisor.workload.affine import (
+    NotAffineError,
+    memory_lines,
+    merge_operands,
+    merge_rows,
+    merged_blocks,
+    taken_ratios,
+)
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.caught_composites import Composites, fast_paths
 from advisor.workload.companions import companions_of
@@ -50,10 +57,6 @@ _CPU_STEP_COPIES = {"inference": 2, "training": 6}
 _ONE_AT_A_TIME = threading.RLock()
 """Random generators, warning filters and torch's functions are shared by the process. The lock is reentrant: patches of
 a nested trace lie on top and are removed first."""
-
-
-class NotAffineError(Exception):
-    """The steps traced at several batch sizes do not grow as a + b x batch."""
 
 
 @fake_tensor_log_silenced()
@@ -279,8 +282,6 @@ def merged_workload(
     Raises `NotAffineError` if rows or inputs do not grow as a + b x batch.
     """
     rows, inputs = merge_rows(steps, batches), merge_operands([step.inputs for step in steps], batches)
-    if rows is None or inputs is None:
-        raise NotAffineError
     parameters = list(model.parameters())
     assumed = (_REAL_STEP,) if method == "cpu_step" else steps[0].assumed
     return Workload(

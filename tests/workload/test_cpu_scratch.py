@@ -31,4 +31,4 @@ def test_in_training_every_layer_and_direction_keeps_more_than_the_trace_counts(
 
 @pytest.mark.parametrize("changes", [{"mode": "gru"}, {"proj_size": 5}])
 def test_other_recurrent_layers_are_torchs_own_operators(changes: dict[str, object]) -> None:
-    assert lstm_scratch({**LAYERS, **changes}, token_count=3, is_training=True) == ((), 0)  # type: ignore[dict-item]
+    assert lstm_scratch({**LAYERS, **changes}, token_count=3, is_training=True) == ((), 0)

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from advisor.workload.onnx_graph import GraphModule
-from advisor.workload.onnx_operators import _COUNTERPARTS
+from advisor.workload.onnx_operators import COUNTERPARTS
 
 _VERSION = 24
 _rng = np.random.default_rng(0)
@@ -167,4 +167,4 @@ def test_a_counterpart_computes_what_onnx_defines(case: Case) -> None:
 
 def test_every_counterpart_is_compared_with_onnx() -> None:
     older = {"Scatter", "Upsample"}  # the earlier names of ScatterElements and Resize
-    assert set(_COUNTERPARTS) - {case.op for case in CASES} == older
+    assert set(COUNTERPARTS) - {case.op for case in CASES} == older
