@@ -8,18 +8,19 @@ file's own output cannot imitate.
 
 import json
 import os
+import pickle
 import selectors
 import signal
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
-from advisor.records.fine_tuning import FineTuning, FineTuningChoice, OptimizerChoice, TrainerKernels
+from advisor.records.fine_tuning import FineTuning
 from advisor.records.generation import Generation
 from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
@@ -92,41 +93,11 @@ class ProfileRequest:
     script_args: tuple[str, ...] = ()
     timeout_s: float = 120.0
     second_count: bool = False
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    finetune: FineTuningChoice = "none"
-    lora_rank: int = 16
-    lora_targets: tuple[str, ...] = ("auto",)
     sequence: int | None = None
-    optim: OptimizerChoice = "adamw"
-    trainer_kernels: TrainerKernels = "torch"
-    fp32_weights: bool = False
-    fp32_logits: bool = False
-    separate_experts: bool = False
-
-    @property
-    def fine_tuning(self) -> FineTuning | None:
-        """How the model is fine-tuned, or None to trace it as it is."""
-        if self.finetune == "none":
-            return None
-        return FineTuning(
-            method=self.finetune,
-            rank=self.lora_rank,
-            targets=self.lora_targets,
-            sequence=self.sequence,
-            optimizer=self.optim,
-            kernels=self.trainer_kernels,
-            fp32_weights=self.fp32_weights,
-            fp32_logits=self.fp32_logits,
-            separate_experts=self.separate_experts,
-        )
-
-    @property
-    def generation(self) -> Generation | None:
-        """The tokens of a request to a language model, or None to trace the source as it is."""
-        if self.prompt_tokens is None or self.output_tokens is None:
-            return None
-        return Generation(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
+    generation: Generation | None = None
+    """The tokens of a request to a language model; None: the source is traced as it is."""
+    fine_tuning: FineTuning | None = None
+    """How the model is fine-tuned; None: it is traced as it is."""
 
     def check(self) -> None:
         """Raise `UsageError` for an invalid `--input`, and `LoadError` for a missing file."""
@@ -199,7 +170,7 @@ class SourceProcess:
         self._request = request
         self._deadline_s = time.monotonic() + request.timeout_s + _GRACE_S
         self._token = os.urandom(TOKEN_BYTES)
-        frame = packed(json.dumps(asdict(request)).encode(), token=self._token)
+        frame = packed(pickle.dumps(request), token=self._token)
         with suppress(BrokenPipeError), open(self._request_fd, "wb", closefd=False) as requests:
             requests.write(frame)
 
