@@ -78,8 +78,7 @@ def packed(payload: bytes, *, token: bytes) -> bytes:
 class ProfileRequest:
     """A request to trace a source; with `run` the source is a script, run as `__main__` with `script_args`.
 
-    With `finds_mode` a script's mode is what it does, whatever `mode` says.
-    `release` is an earlier release of PyTorch, whose program to trace; empty for today's.
+    With `finds_mode` a script's mode is what it does, whatever `mode` says. `half_attention` is as `trace` takes it.
     """
 
     source: str
@@ -87,7 +86,7 @@ class ProfileRequest:
     batch: int | None = None
     inputs: tuple[str, ...] = ()
     attention: Attention = "auto"
-    release: str = ""
+    half_attention: bool = False
     run: bool = False
     finds_mode: bool = False
     script_args: tuple[str, ...] = ()

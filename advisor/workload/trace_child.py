@@ -242,7 +242,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
                     batch=request.batch,
                     isolated=True,
                     attention=request.attention,
-                    release=request.release,
+                    half_attention=request.half_attention,
                 )
             if tuning is not None:
                 trained = sum(one.numel() for one in loaded.model.parameters() if one.requires_grad)
