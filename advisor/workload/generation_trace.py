@@ -44,19 +44,17 @@ _TRACED_BYTES = 4.0
 """Size of an element as traced, in float32: `StoredBytes.full`."""
 
 
-def trace_generation(model: LanguageModel, generation: Generation, *, isolated: bool = False) -> Workload:
+def trace_generation(model: LanguageModel, *, isolated: bool = False) -> Workload:
     """Trace prefill and an average pass of decode, and combine them into one Workload."""
-    generation = replace(generation, encoder_tokens=model.encoder_tokens(generation), start_tokens=model.start_tokens)
-    first_tokens, windows = generation.decoder_tokens, model.windows
-    read = _Pass(
-        model, generation, token_count=first_tokens, lengths=[one.prompt_length(first_tokens) for one in windows]
-    )
+    generation, windows = model.generation, model.windows
+    first_tokens = generation.decoder_tokens
+    read = _Pass(model, token_count=first_tokens, lengths=[one.prompt_length(first_tokens) for one in windows])
     mean = first_tokens + generation.output_tokens // 2
     # Tokens seen by a decode pass, the new one included, on average; attention's cost is affine in them.
     passes = range(first_tokens + 1, first_tokens + 1 + generation.decode_count)
     seen = [round(sum(map(window.seen, passes)) / len(passes)) for window in windows]
     prefill = read.traced(isolated=isolated)
-    written = _Pass(model, generation, token_count=1, past=mean - 1, lengths=seen, after=read)
+    written = _Pass(model, token_count=1, past=mean - 1, lengths=seen, after=read)
     decode = written.traced(isolated=isolated)
     if not (prefill.batch_is_affine and decode.batch_is_affine):
         raise TraceError(
@@ -70,14 +68,7 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
         )
     count, experts_per_token = generation.decode_count, model.experts_per_token
     cached = read.cached()
-    generation = replace(
-        generation,
-        head_count=model.head_count,
-        kv_head_count=min(one.head_count for one in cached),
-        cached=cached,
-        most_tokens=model.most_tokens,
-        published_weights=model.published_weights,
-    )
+    generation = replace(generation, kv_head_count=min(one.head_count for one in cached), cached=cached)
     kv_bytes = generation.cache_bytes(generation.decoder_tokens + generation.output_tokens)
     return replace(
         prefill,
@@ -105,14 +96,13 @@ class _Pass:
     def __init__(
         self,
         model: LanguageModel,
-        generation: Generation,
         *,
         token_count: int,
         lengths: Sequence[int],
         past: int = 0,
         after: "_Pass | None" = None,
     ) -> None:
-        self._model, self._generation, self._after = model, generation, after
+        self._model, self._after = model, after
         self._token_count, self._past, self._lengths = token_count, past, lengths
         self._cache: Any = None
         self.layers = EngineLayers()
@@ -140,7 +130,7 @@ class _Pass:
         return workload
 
     def _inputs(self, batch: int) -> Inputs:
-        model, after, encoded = self._model, self._after, self._generation.encoder_tokens
+        model, after, encoded = self._model, self._after, self._model.generation.encoder_tokens
         before = None if after is None else after._cache
         self._cache = engine_cache(self._lengths, past=self._past, batch=batch, written=before, encoder_tokens=encoded)
         tokens = torch.zeros((batch, self._token_count), dtype=torch.long)
@@ -155,7 +145,7 @@ class _Pass:
 
     def results(self, blocks: Blocks) -> StoredBytes:
         """Return the bytes that these blocks pass to each other, as traced."""
-        tokens = self._generation.encoder_tokens if blocks.path.split(".")[-3:-1].count("encoder") else 0
+        tokens = self._model.generation.encoder_tokens if blocks.path.split(".")[-3:-1].count("encoder") else 0
         passed = blocks.count * (tokens or self._token_count) * self._model.width
         return StoredBytes(full=(0.0, _TRACED_BYTES * passed))
 

@@ -218,7 +218,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
             model = sources.load_language_model(request.source, request.generation)
             from advisor.workload.generation_trace import trace_generation  # needs transformers
 
-            workload = trace_generation(model, request.generation, isolated=True)
+            workload = trace_generation(model, isolated=True)
         else:
             from advisor.workload.trace import trace
 
