@@ -97,7 +97,7 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
         starts = live[0] - slopes * batches[0]
     else:
         starts, slopes = live[0], np.zeros_like(live[0])
-    starts[:, CELL["optimizer_state", "full"]] += recordings[0].optimizer_state_bytes
+    starts[:, CELL["optimizer_state", "full"]] += recordings[0].allocations.state_bytes
     moments: set[int] = set()
     for ratios in _STORED_RATIOS:
         weights = np.array([ratios.get(storing, 1.0) for _, storing in CELL])

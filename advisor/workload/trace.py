@@ -202,12 +202,7 @@ class Follower:
 
     def step(self, inputs: Any) -> Recording:
         """Return the step, once it is over."""
-        return replace(
-            self.recorder.finish(),
-            inputs=tuple(map(self.recorder.describe, tensors_in(inputs))),
-            optimizers=tuple(dict.fromkeys(self.optimizers.names)),
-            assumed=self.recorder.sizes.notes(),
-        )
+        return self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names)
 
 
 @contextmanager
