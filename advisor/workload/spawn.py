@@ -178,8 +178,6 @@ class SourceProcess:
         if self._request is None:
             raise ValueError("nothing has been asked")
         payload = self._receive(self._request)
-        if payload is None:
-            raise self._death(self._request.source)
         try:
             message = json.loads(payload)
         except (ValueError, RecursionError):
@@ -216,8 +214,8 @@ class SourceProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _receive(self, request: ProfileRequest) -> bytes | None:
-        """Return the child's message, or None if it ended without one."""
+    def _receive(self, request: ProfileRequest) -> bytes:
+        """Return the child's message; raise `SourceDiedError` if it ended without one."""
         buffer = bytearray()
         ended = False
         with selectors.DefaultSelector() as selector:
@@ -232,13 +230,13 @@ class SourceProcess:
                 if selector.select(0 if ended else min(left_s, _POLL_S)):
                     chunk = os.read(self._result_fd, 2**20)
                     if not chunk:
-                        return None
+                        raise self._death(request.source)
                     buffer += chunk
                     frame = self._frame(buffer, source=request.source)
                     if frame is not None:
                         return frame
                 elif ended:
-                    return None
+                    raise self._death(request.source)
                 else:
                     # A process that the supervisor could not end may hold the pipe open after the child's death.
                     ended = self._process.poll() is not None
