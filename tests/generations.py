@@ -155,14 +155,14 @@ def traced(name: str, *, prompt_tokens: int = 512, output_tokens: int = 65) -> W
 @cache
 def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: int) -> Workload:
     """The model of a config in service."""
-    model, generation = language_model(config, name=name, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+    model = language_model(config, name=name, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
     from advisor.workload.generation_trace import trace_generation
 
-    return trace_generation(model, generation)
+    return trace_generation(model)
 
 
-def language_model(config: str, *, name: str, prompt_tokens: int, output_tokens: int) -> tuple[Any, Generation]:
-    """The model of a config, without weights, and the request that it is built for."""
+def language_model(config: str, *, name: str, prompt_tokens: int, output_tokens: int) -> Any:
+    """The model of a config, without weights, and its request."""
     generation = Generation(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # of the package's own import
@@ -170,7 +170,7 @@ def language_model(config: str, *, name: str, prompt_tokens: int, output_tokens:
 
         file = Path(folder) / f"{name}.json"
         file.write_text(config)
-        return load_language_model(f"hf:{file}", generation), generation
+        return load_language_model(f"hf:{file}", generation)
 
 
 def quiet_transformers() -> Any:

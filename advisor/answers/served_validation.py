@@ -17,7 +17,7 @@ from advisor.predict.served_pass import half_unit, known_of
 from advisor.question.served_model import as_served
 from advisor.records.answer import Z_90
 from advisor.records.device import Device, Gpu
-from advisor.records.generation import Sampling, WeightFormat
+from advisor.records.generation import Generation, Sampling, WeightFormat
 from advisor.records.measurement import FailedRow, Measurement, PredictedRow, ServedMode
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions
@@ -103,8 +103,7 @@ def prepare_served(
     requests = [
         ProfileRequest(
             source=source_beside(row.model, file),
-            prompt_tokens=row.prompt_tokens,
-            output_tokens=row.output_tokens,
+            generation=Generation(prompt_tokens=row.prompt_tokens, output_tokens=row.output_tokens),
             timeout_s=timeout_s,
         )
         for row, file, _ in rows

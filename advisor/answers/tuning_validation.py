@@ -18,7 +18,7 @@ from advisor.predict.step_time import predict
 from advisor.question.early_trace import traces_fp32
 from advisor.question.fine_tuning import with_fp32_shards
 from advisor.records.device import Device, Gpu, Precision
-from advisor.records.fine_tuning import FineTuningMethod, OptimizerChoice, TrainerKernels
+from advisor.records.fine_tuning import FineTuning, FineTuningMethod, OptimizerChoice, TrainerKernels
 from advisor.records.measurement import FailedRow, Measurement, PredictedPeak, PredictedRow
 from advisor.records.price import Catalog
 from advisor.records.scale import Plan, Sharding
@@ -103,15 +103,17 @@ def _request(row: TuningRow, file: Path, *, timeout_s: float) -> ProfileRequest:
     return ProfileRequest(
         source=source_beside(row.model, file),
         mode="training",
-        finetune=row.finetune,
-        lora_rank=row.lora_rank,
-        lora_targets=tuple(row.lora_targets.split()),
-        sequence=row.sequence,
-        optim=row.optim,
-        trainer_kernels=row.trainer_kernels,
-        fp32_logits=row.fp32_logits,
-        separate_experts=row.separate_experts,
-        fp32_weights=traces_fp32(row.precision, row.sharding),
+        fine_tuning=FineTuning(
+            method=row.finetune,
+            rank=row.lora_rank,
+            targets=tuple(row.lora_targets.split()),
+            sequence=row.sequence,
+            optimizer=row.optim,
+            kernels=row.trainer_kernels,
+            fp32_weights=traces_fp32(row.precision, row.sharding),
+            fp32_logits=row.fp32_logits,
+            separate_experts=row.separate_experts,
+        ),
         timeout_s=timeout_s,
     )
 

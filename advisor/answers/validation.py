@@ -35,7 +35,6 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.workload.file import read_workload
 from advisor.workload.spawn import ProfileRequest
-from advisor.workload.torch_release import has_half_attention
 from advisor.workload.trace_many import OnProgress, Outcome, trace_many, workload_of
 
 
@@ -171,7 +170,7 @@ def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_prog
             mode="inference" if measurement.mode == "inference" else "training",
             inputs=tuple(measurement.input.split()),
             attention=measurement.attention,
-            release=measurement.torch if has_half_attention(measurement.torch) else "",
+            half_attention=has_half_attention(measurement.torch),
             timeout_s=timeout_s,
         )
         for measurement, source in sources.items()
@@ -189,6 +188,14 @@ def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_prog
         measurement: saved[source] if source in saved else traced[requests[measurement]]
         for measurement, source in sources.items()
     }
+
+
+def has_half_attention(release: str) -> bool:
+    """Return whether attention without a fused kernel stayed in half: until 2.5, torch did not compute it in fp32.
+
+    Source: `_scaled_dot_product_attention_math` in ATen/native/transformers/attention.cpp. An empty release is today's.
+    """
+    return bool(release) and tuple(map(int, release.split("."))) < (2, 5)
 
 
 def _read_saved(source: str) -> Workload | AdvisorError:

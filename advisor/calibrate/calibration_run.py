@@ -16,7 +16,6 @@ from advisor.records.machine import LocalDevice, Machine
 from advisor.records.options import PrecisionChoice
 from advisor.records.price import Catalog
 
-TimeOperators = Callable[[TimingRequest], Timings]
 _FIT_S = 1.5
 """Time for fitting and writing after the last operator, on two cores, with some reserve."""
 _USUAL_PRECISIONS: tuple[PrecisionChoice, ...] = ("fp32", "tf32", "auto")
@@ -31,7 +30,7 @@ def calibrate(
     thread_count: int | None = None,
     precisions: tuple[PrecisionChoice, ...] = (),
     on_progress: OnProgress | None = None,
-    time_them: TimeOperators | None = None,
+    time_them: Callable[[TimingRequest], Timings] | None = None,
 ) -> Iterator[Calibrated | NotCalibrated]:
     """Calibrate the device called `on` ("cpu", "cuda:0", "mps"), or each device that can be predicted, for `budget_s`.
 

@@ -80,9 +80,9 @@ def _code() -> str:
     return _digest(b"".join(file.read_bytes() for file in files))
 
 
-def calibrations_in_force(machine: Machine, catalog: Catalog, *, stored: Stored | None = None) -> Stored:
+def calibrations_in_force(machine: Machine, catalog: Catalog) -> Stored:
     """Return the calibrations valid for this machine's devices now, and the problems of all files."""
-    found = stored or read_stored()
+    found = read_stored()
     return replace(found, calibrations=tuple(one for one in found.calibrations if _holds(one, machine, catalog)))
 
 

@@ -54,7 +54,7 @@ def main() -> NoReturn:
     """Serve requests to time an operator; what libraries print is not shown."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     gc.freeze()  # torch's modules, which each collection would search
-    serve(TimingRequest, _timed)
+    serve(_timed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

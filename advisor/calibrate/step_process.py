@@ -64,7 +64,7 @@ def main() -> NoReturn:
     """Serve requests to time a step, in the child."""
     from advisor.workload.trace_child import serve
 
-    serve(MeasureRequest, _timed)
+    serve(_timed)
 
 
 def _timed(request: MeasureRequest) -> dict[str, Any]:

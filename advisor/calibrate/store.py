@@ -15,7 +15,7 @@ import platformdirs
 from advisor.errors import ProfileError
 from advisor.files.whole_file import write_whole
 from advisor.fit.files import number, yaml_text
-from advisor.records.calibration import Calibration, CalibrationKey
+from advisor.records.calibration import Calibration
 from advisor.records.device import Efficiency
 
 _HEADING = "# What this machine sustains, timed by `advise calibrate`; spreads are of log(measured / predicted)."
@@ -32,12 +32,6 @@ class Stored:
 def folder() -> Path:
     """Return the folder of this user's calibrations."""
     return platformdirs.user_cache_path("advisor") / "calibrations"
-
-
-def file_of(key: CalibrationKey) -> Path:
-    """Return the file of the device under the conditions of the key."""
-    digest = hashlib.sha256(json.dumps(asdict(key), sort_keys=True).encode()).hexdigest()
-    return folder() / f"{key.device}-{digest[:12]}.yaml"
 
 
 def read_stored() -> Stored:
@@ -57,8 +51,9 @@ def read_stored() -> Stored:
 
 
 def keep(calibration: Calibration) -> Path:
-    """Write the calibration's file atomically and return its path. Raises OSError."""
-    file = file_of(calibration.key)
+    """Write the calibration to the file of its key, atomically, and return the path. Raises OSError."""
+    digest = hashlib.sha256(json.dumps(asdict(calibration.key), sort_keys=True).encode()).hexdigest()
+    file = folder() / f"{calibration.key.device}-{digest[:12]}.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(calibration_text(calibration), file)
     return file

@@ -36,8 +36,8 @@ _Found = tuple[list[_Card], tuple[str, ...]]
 """The GPUs of the machine, with notes on whatever could not be read."""
 
 
-def read_nvidia_gpus(*, visible: str | None = None) -> GpusFound:
-    """Return the GPUs in PCI bus order; `visible` replaces the environment's CUDA_VISIBLE_DEVICES.
+def read_nvidia_gpus() -> GpusFound:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES shows, in PCI bus order.
 
     torch uses the same order only in a process whose environment contains `records.machine.BUS_ORDER`; otherwise match
     GPUs by UUID.
@@ -48,7 +48,7 @@ def read_nvidia_gpus(*, visible: str | None = None) -> GpusFound:
         said = f" (NVML: {problem})" if problem else ""
         return GpusFound(notes=(f"no NVIDIA driver found: neither NVML nor nvidia-smi is available{said}",))
     cards, notes = found
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus, divided = [], []
     for index, card in enumerate(cards if visible is None else _visible(cards, visible)):
         if card.is_divided:

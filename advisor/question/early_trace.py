@@ -4,7 +4,9 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.question.lengths import of_trace, traced_length
+from advisor.records.fine_tuning import FineTuning
 from advisor.records.flag_values import is_recipe, is_workload_file, single_batch_of
+from advisor.records.generation import Generation
 from advisor.records.options import Options, ScriptOptions
 from advisor.workload.input_spec import with_length
 from advisor.workload.source_trace import SourceTrace
@@ -60,14 +62,28 @@ def request_of(
         inputs=inputs,
         attention=options.attention,
         timeout_s=options.timeout,
-        prompt_tokens=options.prompt_tokens,
-        output_tokens=options.output_tokens,
-        finetune=options.finetune,
-        lora_rank=options.lora_rank,
-        lora_targets=options.lora_targets,
         sequence=sequence,
-        optim=options.optim,
-        trainer_kernels=options.trainer_kernels,
-        fp32_weights=traces_fp32(options.precision, options.sharding),
+        generation=_generation_of(options),
+        fine_tuning=_fine_tuning_of(options, sequence),
         **how,
+    )
+
+
+def _generation_of(options: Options) -> Generation | None:
+    if options.prompt_tokens is None or options.output_tokens is None:
+        return None
+    return Generation(prompt_tokens=options.prompt_tokens, output_tokens=options.output_tokens)
+
+
+def _fine_tuning_of(options: Options, sequence: int | None) -> FineTuning | None:
+    if options.finetune == "none":
+        return None
+    return FineTuning(
+        method=options.finetune,
+        rank=options.lora_rank,
+        targets=options.lora_targets,
+        sequence=sequence,
+        optimizer=options.optim,
+        kernels=options.trainer_kernels,
+        fp32_weights=traces_fp32(options.precision, options.sharding),
     )

@@ -1,7 +1,7 @@
 """Builds a question from a source: a file, a named model or a saved workload."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -200,8 +200,9 @@ def _measuring(source: str, options: Options, *, run: bool) -> Measuring:
             f"--measure: {source} is a script, and one step of a script cannot be run again and again",
             hint="time its own steps: `with advisor.observe(model) as seen:` around its loop",
         )
-    traced = asdict(request_of(source, options, batch=None))
-    request = MeasureRequest(**traced, layout=options.layout, compile=options.compile)
+    traced = request_of(source, options, batch=None)
+    asked = {field.name: getattr(traced, field.name) for field in fields(traced)}
+    request = MeasureRequest(**asked, layout=options.layout, compile=options.compile)
     return Measuring(request=request, time_it=measure_source, precision=options.precision)
 
 

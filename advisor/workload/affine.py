@@ -89,7 +89,7 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
     """
     live = [recording.live_bytes for recording in recordings[:2]]
     starts, slopes = _lines(live if len({len(samples) for samples in live}) == 1 else live[:1], batches)
-    starts[:, CELL["optimizer_state", "full"]] += recordings[0].optimizer_state_bytes
+    starts[:, CELL["optimizer_state", "full"]] += recordings[0].allocations.state_bytes
     moments: set[int] = set()
     for ratios in _STORED_RATIOS:
         weights = np.array([ratios.get(storing, 1.0) for _, storing in CELL])

@@ -43,16 +43,11 @@ _CACHED = {
 """Operators that read a cache in decode -> the indices of its tensors among their inputs."""
 
 
-def trace_generation(model: LanguageModel, generation: Generation, *, isolated: bool = False) -> Workload:
+def trace_generation(model: LanguageModel, *, isolated: bool = False) -> Workload:
     """Trace prefill and an average pass of decode, and combine them into one Workload."""
-    generation = replace(generation, encoder_tokens=model.encoder_tokens(generation), start_tokens=model.start_tokens)
-    first_tokens, windows = generation.decoder_tokens, model.windows
-    read = _Pass(
-        model=model,
-        generation=generation,
-        token_count=first_tokens,
-        lengths=[one.prompt_length(first_tokens) for one in windows],
-    )
+    generation, windows = model.generation, model.windows
+    first_tokens = generation.decoder_tokens
+    read = _Pass(model=model, token_count=first_tokens, lengths=[one.prompt_length(first_tokens) for one in windows])
     mean = first_tokens + generation.output_tokens // 2
     # Tokens seen by a decode pass, the new one included, on average; attention's cost is affine in them.
     passes = range(first_tokens + 1, first_tokens + 1 + generation.decode_count)
@@ -72,14 +67,7 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
         )
     count, experts_per_token = generation.decode_count, model.experts_per_token
     cached = cached_layers(read.cache, windows)
-    generation = replace(
-        generation,
-        head_count=model.head_count,
-        kv_head_count=min(one.head_count for one in cached),
-        cached=cached,
-        most_tokens=model.most_tokens,
-        published_weights=model.published_weights,
-    )
+    generation = replace(generation, kv_head_count=min(one.head_count for one in cached), cached=cached)
     kv_bytes = generation.cache_bytes(generation.decoder_tokens + generation.output_tokens)
     return replace(
         prefill,
@@ -103,7 +91,6 @@ class _Pass:
     """One pass through the model over `token_count` tokens per request, after `past` earlier tokens."""
 
     model: LanguageModel
-    generation: Generation
     token_count: int
     lengths: Sequence[int]
     """Tokens that each layer attends to."""
@@ -138,7 +125,7 @@ class _Pass:
         return workload
 
     def _inputs(self, batch: int) -> Inputs:
-        model, encoded = self.model, self.generation.encoder_tokens
+        model, encoded = self.model, self.model.generation.encoder_tokens
         before = None if self.after is None else self.after.cache
         self.cache = engine_cache(self.lengths, past=self.past, batch=batch, written=before, encoder_tokens=encoded)
         tokens = torch.zeros((batch, self.token_count), dtype=torch.long)
@@ -153,7 +140,7 @@ class _Pass:
 
     def results(self, blocks: Blocks) -> StoredBytes:
         """Return the bytes that these blocks pass to each other, as traced."""
-        tokens = self.generation.encoder_tokens if "encoder" in blocks.path.split(".")[-3:-1] else 0
+        tokens = self.model.generation.encoder_tokens if "encoder" in blocks.path.split(".")[-3:-1] else 0
         passed = blocks.count * (tokens or self.token_count) * self.model.width
         return StoredBytes(full=(0.0, TRACED_BYTES * passed))
 

@@ -70,7 +70,6 @@ class Recording:
     """Samples of the live memory by `storages.CELL`, one before all calls and one after each."""
     phases: tuple[Phase, ...]
     """The phase of each sample."""
-    optimizer_state_bytes: int
     unknown_ops: dict[str, int]
     """Operators without a formula -> number of calls."""
     allocations: Allocations = field(default_factory=Allocations)
@@ -387,10 +386,6 @@ class Recorder(TorchDispatchMode):
             return bool(floats) and floats[0].low
         return bool(floats) and all(stored.low for stored in floats)
 
-    def describe(self, tensor: torch.Tensor) -> Operand:
-        """Return an input of the step."""
-        return Operand(shape=tuple(map(self.sizes, tensor.shape)), dtype=_dtype_name(tensor))
-
     def _described(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> Described:
         shape = tuple(self.sizes(size) for size in (_mean_shape(tensor) if tensor.is_nested else tensor.shape))
         if as_stored and not tensor.is_nested and 0 in tensor.stride():
@@ -457,8 +452,8 @@ class Recorder(TorchDispatchMode):
         for tensor in state:
             self._storages.leave_out(tensor)
 
-    def finish(self) -> Recording:
-        """Return the recording, once the step is over."""
+    def finish(self, *, inputs: Iterable[torch.Tensor] = (), optimizers: Iterable[str] = ()) -> Recording:
+        """Return the recording, once the step is over; it names its inputs and the optimizers that stepped."""
         fusion = fuse(self._calls)
         constant = self._own_storages | self._gradients
         made_before = {value for call in self._calls if call.phase in ("forward", "loss") for value in call.writes}
@@ -469,7 +464,6 @@ class Recorder(TorchDispatchMode):
             ),
             live_bytes=tuple(self._live),
             phases=tuple(self._phases),
-            optimizer_state_bytes=sum(self._state_bytes.values()),
             unknown_ops=dict(self._unknown),
             allocations=Allocations(
                 events=tuple(self._storages.events),
@@ -480,6 +474,9 @@ class Recorder(TorchDispatchMode):
             ),
             blocks=self._blocks.by_path(),
             recomputed=tuple(self._recomputed),
+            inputs=tuple(_operand(tuple(map(self.sizes, one.shape)), _dtype_name(one)) for one in inputs),
+            optimizers=tuple(dict.fromkeys(optimizers)),
+            assumed=self.sizes.notes(),
         )
 
 

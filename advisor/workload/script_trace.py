@@ -2,12 +2,12 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +26,7 @@ from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file, with_fakes, with_weights
 from advisor.workload.trace import Follower, Method, following_step, merged_workload
 from advisor.workload.training_libraries import library_patches
-from advisor.workload.user_error import is_of_user
+from advisor.workload.user_error import causes_of, is_of_user
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -176,34 +176,20 @@ class _Capture:
 def _around(called: nn.Module) -> nn.Module:
     """Return the outermost module with a running method that has called a part of it, as `training_step` does."""
     found = called
-    for frame in _frames():
+    for frame, _ in traceback.walk_stack(inspect.currentframe()):
         owner = frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
         if isinstance(owner, nn.Module) and any(part is found for part in owner.modules()):
             found = unwrapped(owner)
     return found
 
 
-def _with_contexts(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and those during whose handling it was raised."""
-    while error is not None:
-        yield error
-        error = error.__context__
-
-
 def _companions(model: nn.Module, *, path: Path) -> list[Any]:
     """Return the objects that the script's running functions use besides the model: optimizers, other networks."""
-    of_script = [frame for frame in _frames() if frame.f_code.co_filename == str(path)]
+    frames = traceback.walk_stack(inspect.currentframe())
+    of_script = [frame for frame, _ in frames if frame.f_code.co_filename == str(path)]
     return companions_of(
         model, [value for frame in of_script for value in (*frame.f_locals.values(), *frame.f_globals.values())]
     )
-
-
-def _frames() -> Iterator[FrameType]:
-    """Yield the running frames, innermost first."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def run_script(
@@ -221,13 +207,12 @@ def run_script(
 
     def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         nonlocal called, is_skipped
-        is_step = torch.is_grad_enabled() or not with_gradients
         if not called and next(module.parameters(), None) is not None:
-            is_skipped = not is_step
-        if not called and is_step and next(module.parameters(), None) is not None:
-            called = True
-            nn.Module.__call__ = call  # type: ignore[method-assign]
-            on_first_forward(module, args, kwargs)
+            is_skipped = with_gradients and not torch.is_grad_enabled()
+            if not is_skipped:
+                called = True
+                nn.Module.__call__ = call  # type: ignore[method-assign]
+                on_first_forward(module, args, kwargs)
         return call(module, *args, **kwargs)
 
     sys.argv = [str(path), *argv]
@@ -235,7 +220,7 @@ def run_script(
     try:
         import_file(path, name="__main__")
     except BaseException as end:
-        if any(isinstance(error, StepCaptured) for error in _with_contexts(end)):
+        if any(isinstance(error, StepCaptured) for error in causes_of(end)):
             return  # a trainer's own clean-up may fail on the tensors of the trace
         if not isinstance(end, SystemExit) or not (called or end.code in (None, 0)):
             raise

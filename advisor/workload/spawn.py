@@ -8,18 +8,19 @@ file's own output cannot imitate.
 
 import json
 import os
+import pickle
 import selectors
 import signal
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
-from advisor.records.fine_tuning import FineTuning, FineTuningChoice, OptimizerChoice, TrainerKernels
+from advisor.records.fine_tuning import FineTuning
 from advisor.records.generation import Generation
 from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
@@ -77,8 +78,7 @@ def packed(payload: bytes, *, token: bytes) -> bytes:
 class ProfileRequest:
     """A request to trace a source; with `run` the source is a script, run as `__main__` with `script_args`.
 
-    With `finds_mode` a script's mode is what it does, whatever `mode` says.
-    `release` is an earlier release of PyTorch, whose program to trace; empty for today's.
+    With `finds_mode` a script's mode is what it does, whatever `mode` says. `half_attention` is as `trace` takes it.
     """
 
     source: str
@@ -86,47 +86,17 @@ class ProfileRequest:
     batch: int | None = None
     inputs: tuple[str, ...] = ()
     attention: Attention = "auto"
-    release: str = ""
+    half_attention: bool = False
     run: bool = False
     finds_mode: bool = False
     script_args: tuple[str, ...] = ()
     timeout_s: float = 120.0
     second_count: bool = False
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    finetune: FineTuningChoice = "none"
-    lora_rank: int = 16
-    lora_targets: tuple[str, ...] = ("auto",)
     sequence: int | None = None
-    optim: OptimizerChoice = "adamw"
-    trainer_kernels: TrainerKernels = "torch"
-    fp32_weights: bool = False
-    fp32_logits: bool = False
-    separate_experts: bool = False
-
-    @property
-    def fine_tuning(self) -> FineTuning | None:
-        """How the model is fine-tuned, or None to trace it as it is."""
-        if self.finetune == "none":
-            return None
-        return FineTuning(
-            method=self.finetune,
-            rank=self.lora_rank,
-            targets=self.lora_targets,
-            sequence=self.sequence,
-            optimizer=self.optim,
-            kernels=self.trainer_kernels,
-            fp32_weights=self.fp32_weights,
-            fp32_logits=self.fp32_logits,
-            separate_experts=self.separate_experts,
-        )
-
-    @property
-    def generation(self) -> Generation | None:
-        """The tokens of a request to a language model, or None to trace the source as it is."""
-        if self.prompt_tokens is None or self.output_tokens is None:
-            return None
-        return Generation(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
+    generation: Generation | None = None
+    """The tokens of a request to a language model; None: the source is traced as it is."""
+    fine_tuning: FineTuning | None = None
+    """How the model is fine-tuned; None: it is traced as it is."""
 
     def check(self) -> None:
         """Raise `UsageError` for an invalid `--input`, and `LoadError` for a missing file."""
@@ -199,7 +169,7 @@ class SourceProcess:
         self._request = request
         self._deadline_s = time.monotonic() + request.timeout_s + _GRACE_S
         self._token = os.urandom(TOKEN_BYTES)
-        frame = packed(json.dumps(asdict(request)).encode(), token=self._token)
+        frame = packed(pickle.dumps(request), token=self._token)
         with suppress(BrokenPipeError), open(self._request_fd, "wb", closefd=False) as requests:
             requests.write(frame)
 
@@ -208,8 +178,6 @@ class SourceProcess:
         if self._request is None:
             raise ValueError("nothing has been asked")
         payload = self._receive(self._request)
-        if payload is None:
-            raise self._death(self._request.source)
         try:
             message = json.loads(payload)
         except (ValueError, RecursionError):
@@ -246,8 +214,8 @@ class SourceProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _receive(self, request: ProfileRequest) -> bytes | None:
-        """Return the child's message, or None if it ended without one."""
+    def _receive(self, request: ProfileRequest) -> bytes:
+        """Return the child's message; raise `SourceDiedError` if it ended without one."""
         buffer = bytearray()
         ended = False
         with selectors.DefaultSelector() as selector:
@@ -262,13 +230,13 @@ class SourceProcess:
                 if selector.select(0 if ended else min(left_s, _POLL_S)):
                     chunk = os.read(self._result_fd, 2**20)
                     if not chunk:
-                        return None
+                        raise self._death(request.source)
                     buffer += chunk
                     frame = self._frame(buffer, source=request.source)
                     if frame is not None:
                         return frame
                 elif ended:
-                    return None
+                    raise self._death(request.source)
                 else:
                     # A process that the supervisor could not end may hold the pipe open after the child's death.
                     ended = self._process.poll() is not None

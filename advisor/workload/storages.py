@@ -23,8 +23,6 @@ CELL = {
 }
 """Index of a (category, storing) pair in a sample of live bytes."""
 
-SizeOf = Callable[[int | torch.SymInt], int]
-
 
 @dataclass(slots=True, eq=False)
 class Stored:
@@ -47,7 +45,7 @@ class Storages:
     of blocks that belong to no tensor.
     """
 
-    def __init__(self, *, size_of: SizeOf) -> None:
+    def __init__(self, *, size_of: Callable[[int | torch.SymInt], int]) -> None:
         self.live_bytes = [0] * len(CELL)
         self.events: list[Event] = []
         self.scratch: set[int] = set()
@@ -171,10 +169,9 @@ class BlockMemory:
             self._running.append(id(module))
 
     def leave(self, module: nn.Module, results: Iterable[Stored]) -> None:
-        """Note that a module ends and returns `results`."""
-        if id(module) in self._blocks:
-            self._running.remove(id(module))
-            self._results[id(module)] = tuple({stored.serial: stored for stored in results}.values())
+        """Note that a block ends and returns `results`."""
+        self._running.remove(id(module))
+        self._results[id(module)] = tuple({stored.serial: stored for stored in results}.values())
 
     def is_block(self, module: nn.Module) -> bool:
         """Return True if the module is one of a list of repeated blocks."""

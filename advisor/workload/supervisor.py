@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 # Not `-m`, which would put the working directory, with its `random.py` if any, before the standard library.
@@ -32,20 +32,12 @@ _SWEEP_POLL_S = 0.002
 
 
 def start(
-    module: str,
-    arguments: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    pass_fds: Sequence[int] = (),
-    stdout: int | None = None,
-    stderr: IO[bytes] | None = None,
+    module: str, arguments: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence[int]
 ) -> "subprocess.Popen[bytes]":
     """Start `main` of `module` with these arguments under a supervisor, in its own session; `end` ends both."""
     return subprocess.Popen(  # noqa: S603 - this same interpreter, started without a shell
         [sys.executable, "-P", "-c", _START.format(module=module), _ROOT, str(os.getpid()), *arguments],
         stdin=subprocess.PIPE,  # closes when this process ends, which ends the supervisor too
-        stdout=stdout,
-        stderr=stderr,
         pass_fds=pass_fds,
         start_new_session=True,
         env=env,

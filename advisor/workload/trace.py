@@ -39,7 +39,6 @@ from advisor.workload.forked import can_fork, forked
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.torch_release import has_half_attention
 from advisor.workload.user_error import is_of_user
 
 if TYPE_CHECKING:
@@ -67,18 +66,20 @@ def trace(
     batch: int | None,
     isolated: bool = False,
     attention: Attention = "auto",
-    release: str = "",
+    half_attention: bool = False,
     real_step: bool = True,
 ) -> Workload:
     """Trace one step on fake tensors; if its code needs values, with assumed sizes; if that fails, by a real step.
 
     Without `real_step` the last is left out, and what the code raised is raised. `batch` matters only if the dimensions
     are not affine in the batch. `isolated` means that the process exists only for tracing. With `attention` "eager",
-    attention that the model leaves to torch takes torch's math path. `release` is the release of PyTorch whose program
-    to trace; empty for today's. Raises whatever the user's code raises, and `TraceError` if a real step is needed but
-    does not fit in this machine's memory. Bugs of our own are raised at once, without trying the next method.
+    attention that the model leaves to torch takes torch's math path; with `half_attention` autocast runs it in half, as
+    until PyTorch 2.4. Raises whatever the user's code raises, and `TraceError` if a real step is needed but does not
+    fit in this machine's memory. Bugs of our own are raised at once, without trying the next method.
     """
-    tracer_by = partial(_Tracer, loaded, mode=mode, isolated=isolated, attention=attention, release=release)
+    tracer_by = partial(
+        _Tracer, loaded, mode=mode, isolated=isolated, attention=attention, half_attention=half_attention
+    )
     first_error: Exception | None = None
     for method in ("fake", "symbolic"):
         tracer = tracer_by(method=method)
@@ -115,7 +116,7 @@ def trace_live(
 class _Tracer:
     """Traces one model by one method; keeps the fake mode, which caches the calls it has seen.
 
-    `how` is the attention and the release of PyTorch, as `following_step` takes them.
+    `how` is `attention` and `half_attention`, as `following_step` takes them.
     """
 
     def __init__(self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, **how: Any) -> None:
@@ -204,12 +205,7 @@ class Follower:
 
     def step(self, inputs: Any) -> Recording:
         """Return the step, once it is over."""
-        return replace(
-            self.recorder.finish(),
-            inputs=tuple(map(self.recorder.describe, tensors_in(inputs))),
-            optimizers=tuple(dict.fromkeys(self.optimizers.names)),
-            assumed=self.recorder.sizes.notes(),
-        )
+        return self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names)
 
 
 @contextmanager
@@ -219,7 +215,7 @@ def following_step(
     companions: Sequence[Any],
     fake: "FakeTensorMode | None",
     attention: Attention = "auto",
-    release: str = "",
+    half_attention: bool = False,
 ) -> Iterator[Follower]:
     """Record the step inside, on replacements of the tensors of `model` and `companions`.
 
@@ -241,9 +237,7 @@ def following_step(
         stack.enter_context(optimizers.following())
         if attention != "eager":
             stack.enter_context(fast_paths())
-        composites = Composites(
-            recorder, real=fake is None, attention=attention, half_attention=has_half_attention(release)
-        )
+        composites = Composites(recorder, real=fake is None, attention=attention, half_attention=half_attention)
         stack.enter_context(composites.catching())
         stack.enter_context(recorder)
         yield Follower(recorder=recorder, optimizers=optimizers)

@@ -34,7 +34,6 @@ _KEPT_COUNT = 8192
 """Number of Workloads kept, about 10 KB each."""
 _OWN_FILE = 0o600
 """Readable only by this user, because a workload shows how the model is built."""
-_NOT_IN_KEY = ("timeout_s",)
 
 
 def folder() -> Path:
@@ -85,7 +84,8 @@ def forget_oldest() -> None:
 
 
 def _file(request: ProfileRequest) -> Path:
-    asked = {name: value for name, value in asdict(request).items() if name not in _NOT_IN_KEY}
+    asked = asdict(request)
+    del asked["timeout_s"]  # the trace does not depend on it
     kind = kind_of(request.source)
     if kind is None or kind.is_path:
         asked["folder"] = str(Path.cwd())

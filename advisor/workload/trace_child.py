@@ -9,6 +9,7 @@ import fcntl
 import gc
 import json
 import os
+import pickle
 import queue
 import signal
 import sys
@@ -19,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.errors import AdvisorError, LoadError, TraceError
 from advisor.machine.limits import total_memory_bytes
@@ -116,11 +117,6 @@ class Turn:
             threading.Event().wait()  # waits forever, because the other thread has answered
         self._channel.send(packed(payload, token=self._token))
 
-    def end(self, error: AdvisorError) -> NoReturn:
-        """Send the user's error and end the process, which cannot continue."""
-        self.answer(_payload(_failure(error), is_last=True))
-        os._exit(0)
-
 
 def _payload(message: dict[str, Any], *, is_last: bool) -> bytes:
     """Return the message as JSON; `is_last` means that the process takes no further request."""
@@ -140,15 +136,12 @@ def _private(fd: int) -> int:
     return moved
 
 
-Request = TypeVar("Request", bound=ProfileRequest)
-
-
 def main() -> NoReturn:
     """Serve requests to trace a step."""
-    serve(ProfileRequest, _profile)
+    serve(_profile)
 
 
-def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> NoReturn:
+def serve(answer: Callable[[Any], dict[str, Any]]) -> NoReturn:
     """Serve requests until the parent closes the pipe; `sys.argv` has the descriptors for requests and answers."""
     channel = ResultChannel(int(sys.argv[2]))
     os.dup2(2, 1)
@@ -158,15 +151,13 @@ def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> N
     leave = os._exit
     try:
         while True:
-            token, text = requests.get()
-            fields = json.loads(text)
-            lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-            _serve(kind(**(fields | lists)), Turn(channel, token=token), answer)
+            token, request = requests.get()
+            _serve(pickle.loads(request), Turn(channel, token=token), answer)  # noqa: S301 - of our own parent
     finally:  # not even an error can be answered; the parent then reports that
         leave(1)
 
 
-def _serve(request: Request, turn: Turn, answer: Callable[[Request], dict[str, Any]]) -> None:
+def _serve(request: ProfileRequest, turn: Turn, answer: Callable[[Any], dict[str, Any]]) -> None:
     library = StandardLibrary()
     watchdog = _start_watchdog(request, turn, library)
     if not request.run:
@@ -227,7 +218,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
             model = sources.load_language_model(request.source, request.generation)
             from advisor.workload.generation_trace import trace_generation  # needs transformers
 
-            workload = trace_generation(model, request.generation, isolated=True)
+            workload = trace_generation(model, isolated=True)
         else:
             from advisor.workload.trace import trace
 
@@ -251,7 +242,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
                     batch=request.batch,
                     isolated=True,
                     attention=request.attention,
-                    release=request.release,
+                    half_attention=request.half_attention,
                 )
             if tuning is not None:
                 trained = sum(one.numel() for one in loaded.model.parameters() if one.requires_grad)
@@ -329,7 +320,9 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
         place = frames[0].strip().partition(": ")[0] if frames else request.source
         if frames and not request.run and " in " not in place:  # at module level, while the file is imported
             hint = f'put it under `if __name__ == "__main__":`, run the file as a script with --run, or {hint}'
-        turn.end(LoadError("\n".join([f"{place} {still}", *frames]), hint=hint))
+        error = LoadError("\n".join([f"{place} {still}", *frames]), hint=hint)
+        turn.answer(_payload(_failure(error), is_last=True))
+        os._exit(0)
 
     timer = threading.Timer(request.timeout_s, end)
     timer.daemon = True

@@ -112,20 +112,14 @@ def _cut(text: str) -> str:
 
 def where_now(thread_id: int) -> list[str]:
     """Return the user's frames of a running thread, outermost first."""
-    frame: FrameType | None = sys._current_frames().get(thread_id)
-    frames = []
-    while frame is not None:
-        frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
-        frame = frame.f_back
-    return user_frames(reversed(frames))
+    frame = sys._current_frames().get(thread_id)
+    return user_frames(reversed(_places(traceback.walk_stack(frame)))) if frame is not None else []
 
 
 def place_now() -> str:
     """Return `file:line` of the innermost line of the user's that runs in this thread; "" if only libraries run."""
-    frame = inspect.currentframe()
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
-        frame = frame.f_back
-    return "" if frame is None else f"{display_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+    places = _places(traceback.walk_stack(inspect.currentframe()))
+    return next((f"{display_path(filename)}:{line}" for filename, line, _ in places if is_user_file(filename)), "")
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
@@ -174,7 +168,11 @@ def _explained(error: BaseException, *, what: str, hint: str) -> LoadError:
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:
     """Return the file, line and function of each call, outermost first."""
     passed = vars(BaseException)["__traceback__"].__get__(error)  # the error's class may override the attribute
-    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(passed)]
+    return _places(traceback.walk_tb(passed))
+
+
+def _places(frames: Iterable[tuple[FrameType, int]]) -> list[tuple[str, int, str]]:
+    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in frames]
 
 
 def _syntax_message(error: SyntaxError) -> str:

@@ -13,7 +13,7 @@ import platformdirs
 import pytest
 
 from advisor.answers import validation
-from advisor.answers.validation import known_of
+from advisor.answers.validation import has_half_attention, known_of
 from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.devices.named_device import named_device
@@ -247,3 +247,8 @@ def test_a_wrong_file_or_bound_is_a_usage_error(folder: Path, capsys: pytest.Cap
     assert run(["validate", "--measurements", str(folder / "mine.csv"), "--max-mape", "20%"]) == ExitCode.USAGE
     assert_says(capsys.readouterr().err, "error:", "--max-mape:", "'20%'", "hint:", "0.2")
     assert run(["validate"]) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(("release", "expected"), [("1.12", True), ("2.4", True), ("2.5", False), ("", False)])
+def test_attention_stayed_in_half_until_torch_2_4(release: str, expected: bool) -> None:
+    assert has_half_attention(release) is expected

@@ -8,6 +8,7 @@ import pytest
 from advisor.errors import LoadError, UsageError
 from advisor.question.from_source import question_from_source
 from advisor.question.variations import parse_variation, trace_variations
+from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload import trace_cache
@@ -103,6 +104,6 @@ def test_a_language_model_in_service_is_traced_as_one(monkeypatch: pytest.Monkey
     monkeypatch.setattr(trace_cache, "read", read)
     options = Options(prompt_tokens=8, output_tokens=2, no_local=True)
     question_from_source("hf:config.json", options)
-    assert [(request.prompt_tokens, request.output_tokens) for request in asked] == [(8, 2)]
+    assert [request.generation for request in asked] == [Generation(prompt_tokens=8, output_tokens=2)]
     with pytest.raises(UsageError, match="needs --output-tokens"):
         question_from_source("hf:config.json", Options(prompt_tokens=8))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.records.workload import Operand, Row
 from advisor.workload.affine import NotAffineError, memory_lines, merge_dim, merge_rows
+from advisor.workload.allocators import Allocations
 from advisor.workload.recorder import Recording
 from advisor.workload.storages import CELL
 
@@ -31,7 +32,6 @@ def recording(*calls, live=None):
         rows=calls,
         live_bytes=samples,
         phases=("forward",) * len(samples),
-        optimizer_state_bytes=0,
         unknown_ops={},
     )
 
@@ -179,7 +179,11 @@ def test_they_do_so_at_every_precision(moments, low, batch):
 def test_the_state_of_the_optimizer_is_live_all_the_time():
     moment = sample(activations_full=40)
     state = Recording(
-        rows=(), live_bytes=(moment,), phases=("forward",), optimizer_state_bytes=64, unknown_ops={}
-    )  # fmt: skip
+        rows=(),
+        live_bytes=(moment,),
+        phases=("forward",),
+        unknown_ops={},
+        allocations=Allocations(state_bytes=64),
+    )
     [line] = memory_lines([state], [4])
     assert line.optimizer_state.full == (64, 0)

@@ -136,8 +136,8 @@ def active_parameters(language: Any) -> tuple[float, float]:
 def test_an_architecture_keeps_reads_and_computes_what_its_config_says(name: str) -> None:
     from advisor.workload.generation_trace import trace_generation
 
-    language, generation = language_model(small_config(name), name=name, prompt_tokens=PROMPT, output_tokens=OUTPUT)
-    workload = trace_generation(language, generation)
+    language = language_model(small_config(name), name=name, prompt_tokens=PROMPT, output_tokens=OUTPUT)
+    workload = trace_generation(language)
     config = language.model.config.get_text_config(decoder=True)
 
     assert workload.method == "fake"
@@ -161,7 +161,7 @@ def test_an_architecture_keeps_reads_and_computes_what_its_config_says(name: str
 def test_states_outside_an_engines_cache_are_refused_with_what_to_do(name: str) -> None:
     from advisor.workload.generation_trace import trace_generation
 
-    language, generation = language_model(small_config(name), name=name, prompt_tokens=8, output_tokens=4)
+    language = language_model(small_config(name), name=name, prompt_tokens=8, output_tokens=4)
     with pytest.raises(TraceError) as refused:
-        trace_generation(language, generation)
+        trace_generation(language)
     assert "omit --prompt-tokens and --output-tokens" in refused.value.hint

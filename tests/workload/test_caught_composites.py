@@ -69,17 +69,15 @@ def test_fused_kernels_take_samples_heads_length_and_width_alone(samples):
     assert (counts["attention"], counts["aten.bmm"]) == ((1, 0) if is_fused else (0, 2))
 
 
-@pytest.mark.parametrize(
-    ("release", "policy", "is_low"), [("2.4", "low", True), ("2.5", "full", False), ("", "full", False)]
-)
-def test_what_attention_falls_apart_into_runs_in_half_until_torch_2_4_and_in_fp32_since(release, policy, is_low):
+@pytest.mark.parametrize(("half_attention", "policy", "is_low"), [(True, "low", True), (False, "full", False)])
+def test_what_attention_falls_apart_into_runs_in_half_or_in_fp32(half_attention, policy, is_low):
     """Autocast casts its operands and calls the rest without itself; a softmax of the model's own it runs in fp32."""
 
     def attend(self, x):
         q = self.linear(x)
         return functional.scaled_dot_product_attention(q, q, q).softmax(dim=-1)
 
-    workload = traced(Calls(attend, linear=nn.Linear(8, 8)), sequences, release=release)
+    workload = traced(Calls(attend, linear=nn.Linear(8, 8)), sequences, half_attention=half_attention)
     [inner, outer] = [row for row in workload.rows if row.family == "softmax"]
     assert [autocast_of(row.op, row.attributes) for row in (inner, outer)] == [policy, "full"]
     assert [row.outputs[0].low for row in (inner, outer)] == [is_low, False]

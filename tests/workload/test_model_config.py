@@ -139,7 +139,7 @@ def test_every_shipped_config_is_in_the_table_with_a_source_and_a_licence() -> N
 def test_an_id_is_served_too() -> None:
     quiet_transformers()
     model = load_language_model("hf:HuggingFaceTB/SmolLM2-135M", Generation(prompt_tokens=8, output_tokens=4))
-    assert (model.name, model.width, model.most_tokens) == ("HuggingFaceTB/SmolLM2-135M", 576, 8192)
+    assert (model.name, model.width, model.generation.most_tokens) == ("HuggingFaceTB/SmolLM2-135M", 576, 8192)
 
 
 @needs_transformers

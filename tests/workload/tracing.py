@@ -30,9 +30,11 @@ def loaded(model, make_inputs, *, batch=4, **options):
     return LoadedModel(model=model, make_inputs=arguments, batch=batch, **(fields | options))
 
 
-def traced(model, make_inputs, *, mode="inference", at=None, isolated=False, attention="auto", release="", **options):
+def traced(
+    model, make_inputs, *, mode="inference", at=None, isolated=False, attention="auto", half_attention=False, **options
+):
     made = loaded(model, make_inputs, **options)
-    return trace(made, mode=mode, batch=at, isolated=isolated, attention=attention, release=release)
+    return trace(made, mode=mode, batch=at, isolated=isolated, attention=attention, half_attention=half_attention)
 
 
 def op_counts(workload, *, phase=None):

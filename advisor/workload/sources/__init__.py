@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from advisor.errors import LoadError
 from advisor.records.generation import Generation
@@ -25,7 +25,9 @@ _SOURCE_LITERAL = re.compile(r"^SOURCE = (\{.*?\})$", re.MULTILINE | re.DOTALL)
 class SourceKind:
     """A kind of source: `SCHEME:REFERENCE`, or a file with a suffix.
 
-    Its module states the fields, except `module`, as a dict of literals called `SOURCE`.
+    Its module states the fields, except `module`, as a dict of literals called `SOURCE`. Its `load(reference, mode=...,
+    specs=..., attention=...)` takes the source without its scheme and returns a `LoadedModel`; it raises `LoadError` if
+    that fails, and errors of the user's code pass through.
     """
 
     module: str
@@ -43,18 +45,6 @@ class SourceKind:
     """Its models implement attention in several ways, and `load` builds the requested one."""
     is_counted_only: bool = False
     """Its operators are counted; the model itself cannot be run and timed by torch."""
-
-
-class SourceModule(Protocol):
-    """The interface of the module of a kind."""
-
-    def load(
-        self, reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto"
-    ) -> "LoadedModel":
-        """Find and build the model; raise `LoadError` if that fails. Errors of the user's code pass through.
-
-        `reference` is the source without its scheme.
-        """
 
 
 @cache
@@ -105,9 +95,11 @@ def load(
     kind = kind_of(source)
     if kind is None:
         raise LoadError(f"{source} is not a model", hint=f"a model is {usages()}")
-    module = cast(SourceModule, import_module(f"{__name__}.{kind.module}"))
+    module = import_module(f"{__name__}.{kind.module}")
     how = {"tokens": tokens} if tokens is not None and kind.takes_tokens else {}
-    return module.load(source.removeprefix(f"{kind.scheme}:"), mode=mode, specs=specs, attention=attention, **how)
+    reference = source.removeprefix(f"{kind.scheme}:")
+    loaded: LoadedModel = module.load(reference, mode=mode, specs=specs, attention=attention, **how)
+    return loaded
 
 
 def load_language_model(source: str, generation: Generation) -> "LanguageModel":

@@ -134,7 +134,7 @@ def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
 
 def position_count(config: Any) -> int | None:
     """Return the most tokens that the model takes, or None if its config does not say."""
-    return min(_known(getattr(config, "text_config", config), _POSITIONS), default=None)
+    return min(_limits(getattr(config, "text_config", config)), default=None)
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers
     vision = getattr(config, "vision_config", config)
     main = model.main_input_name
     if main == "input_ids":
-        token_count = min([tokens, *_known(text, _POSITIONS)])
+        token_count = min([tokens, *_limits(text)])
         makers = {"input_ids": _token_maker(token_count, text.vocab_size)}
         note = f"input of {token_count} tokens assumed"
         if "return_loss" in forward and "pixel_values" in forward:  # two towers, as in CLIP
@@ -208,7 +208,7 @@ def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers
             hint=f"pass --input {main}=SIZExSIZE:DTYPE",
         )
     if config.is_encoder_decoder and "decoder_input_ids" in forward:
-        decoded_count = min([tokens, *_known(config, _POSITIONS)])
+        decoded_count = min([tokens, *_limits(config)])
         makers["decoder_input_ids"] = _token_maker(decoded_count, config.vocab_size)
     return makers, note
 
@@ -228,9 +228,9 @@ def _labels(architecture: str, makers: Makers) -> Makers:
     return {}
 
 
-def _known(config: Any, names: Sequence[str]) -> list[int]:
-    """Return the positive values of these settings; some model families write -1 or 0 for no limit."""
-    return [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
+def _limits(config: Any) -> list[int]:
+    """Return the numbers of positions in the config; some model families write -1 or 0 for no limit."""
+    return [value for name in _POSITIONS if isinstance(value := getattr(config, name, None), int) and value > 0]
 
 
 def _image_shape(config: Any) -> tuple[int, int, int]:

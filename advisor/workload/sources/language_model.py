@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from advisor.errors import LoadError, UsageError
-from advisor.records.generation import Generation, WeightFormat
+from advisor.records.generation import Generation
 from advisor.workload.kv_cache import ENGINE_ATTENTION, OMIT_TOKENS, LayerWindow, attend, layer_windows
 from advisor.workload.own_attention import has_replacement
 from advisor.workload.sources import huggingface
@@ -32,10 +32,10 @@ class LanguageModel:
 
     name: str
     model: nn.Module
+    generation: Generation
+    """The request, with the figures of the model that its config gives."""
     width: int
     """Hidden size: the elements per token that blocks pass to each other."""
-    head_count: int | None
-    """Number of query heads; None without attention."""
     windows: tuple[LayerWindow, ...]
     """The attention window of each decoder layer."""
     cache_argument: str
@@ -44,20 +44,8 @@ class LanguageModel:
     """Other arguments of `forward`."""
     experts_per_token: int = 1
     notes: tuple[str, ...] = ()
-    start_tokens: int | None = None
-    """Tokens that the decoder reads first if the encoder reads the prompt."""
     encoder: tuple[str, tuple[int, ...]] | None = None
     """The argument of the encoder's input, and the shape of a sample; an empty shape: the prompt's tokens."""
-    most_tokens: int | None = None
-    """Tokens that the model takes, prompt and answer together; None if its config does not say."""
-    published_weights: WeightFormat = "auto"
-    """The storage format of the published weights; auto: 16 or 32 bits."""
-    position_count: int = 0
-    """Tokens that an encoder of another input gives to the decoder."""
-
-    def encoder_tokens(self, generation: Generation) -> int:
-        """Return the tokens of a request that an encoder passes to the decoder; 0 without an encoder."""
-        return 0 if self.encoder is None else self.position_count or generation.prompt_tokens
 
     def encoder_inputs(self, batch: int, tokens: int) -> dict[str, torch.Tensor]:
         """Return the encoder's input for a batch of requests with this many tokens."""
@@ -75,10 +63,20 @@ def load(reference: str, generation: Generation) -> LanguageModel:
     config, text = found.config, found.config.get_text_config(decoder=True)
     kind = _class_of(found.transformers, config, where=reference)
     takes = inspect.signature(kind.forward).parameters
-    encoder = _encoder_of(config, kind, where=reference) if "decoder_input_ids" in takes else None
-    has_features = encoder is not None and bool(encoder[1])
-    start_tokens = 1 if encoder is not None and not has_features else None
-    _check_length(config, generation, start_tokens=start_tokens, where=reference)
+    encoder = None
+    if "decoder_input_ids" in takes:
+        encoder = _encoder_of(config, kind, where=reference)
+        if encoder[1]:
+            generation = replace(generation, encoder_tokens=config.max_source_positions)
+        else:
+            generation = replace(generation, encoder_tokens=generation.prompt_tokens, start_tokens=1)
+    generation = replace(
+        generation,
+        head_count=getattr(text, "num_attention_heads", None),
+        most_tokens=huggingface.position_count(config),
+        published_weights=published_weights(quantization_of(config)) or "auto",
+    )
+    _check_length(generation, where=reference)
     windows = layer_windows(config, where=reference)
     config.use_cache = text.use_cache = True
     if not kind._can_set_attn_implementation():
@@ -86,17 +84,13 @@ def load(reference: str, generation: Generation) -> LanguageModel:
     return LanguageModel(
         name=found.name,
         model=build(lambda: kind(config if isinstance(config, kind.config_class) else text), reference),
+        generation=generation,
         width=text.hidden_size,
-        head_count=getattr(text, "num_attention_heads", None),
         windows=windows,
         cache_argument=next(name for name in _CACHES if name in takes),
         settings={"logits_to_keep": 1} if "logits_to_keep" in takes else {},
         experts_per_token=next((value for name in _EXPERTS if (value := getattr(text, name, None))), 1),
-        start_tokens=start_tokens,
         encoder=encoder,
-        most_tokens=huggingface.position_count(config),
-        published_weights=published_weights(quantization_of(config)) or "auto",
-        position_count=config.max_source_positions if has_features else 0,
         notes=tuple(_notes(config, kind, has_encoder=encoder is not None)),
     )
 
@@ -150,9 +144,9 @@ def _encoder_of(config: Any, kind: Any, *, where: str) -> tuple[str, tuple[int, 
     raise LoadError(f"{where}: the sizes of {kind.__name__}'s {kind.main_input_name} are not known", hint=OMIT_TOKENS)
 
 
-def _check_length(config: Any, generation: Generation, *, start_tokens: int | None, where: str) -> None:
-    most, prompt = huggingface.position_count(config), generation.prompt_tokens
-    asked = generation.token_count if start_tokens is None else max(prompt, start_tokens + generation.output_tokens)
+def _check_length(generation: Generation, *, where: str) -> None:
+    most, prompt, start = generation.most_tokens, generation.prompt_tokens, generation.start_tokens
+    asked = generation.token_count if start is None else max(prompt, start + generation.output_tokens)
     if most is not None and asked > most:
         raise UsageError(
             f"{where} takes at most {most:,} tokens; prompt and output have {asked:,}",

@@ -121,16 +121,13 @@ def _sizes(
             sizes_here = [sizes.get(size, size) if isinstance(size, str) else size for size in stated]
         # The first dimension is the batch, and so is every other one of its name.
         is_batch = [isinstance(size, str) and (not at or size == batch != "") for at, size in enumerate(stated)]
-        left = [
-            size or "one"
-            for size, is_it in zip(sizes_here, is_batch, strict=True)
-            if isinstance(size, str) and not is_it
-        ]
+        known = [None if is_it else size for size, is_it in zip(sizes_here, is_batch, strict=True)]
+        left = [size or "one" for size in known if isinstance(size, str)]
         if left:
             example = "x".join("128" if isinstance(size, str) else str(size) for size in stated[1:])
             raise LoadError(
                 f"{reference}: the file leaves sizes of the input {name} open: {', '.join(left)}",
                 hint=f"give them, without the batch: --input {name}={example}",
             )
-        found[name] = [None if is_it else int(size) for size, is_it in zip(sizes_here, is_batch, strict=True)]
+        found[name] = [None if size is None else int(size) for size in known]
     return found

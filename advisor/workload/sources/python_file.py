@@ -5,8 +5,8 @@ import inspect
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +22,7 @@ from advisor.workload.factory import FACTORIES, Arguments, split_call
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.lightning_module import is_lightning_class
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.patching import switched
 from advisor.workload.sources.installed import declare_operators_on_import
 from advisor.workload.sources.live import load_live
 
@@ -73,28 +74,23 @@ def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
     return module
 
 
-_WITH_WEIGHTS = ContextVar("with_weights", default=False)
-_FAKE_MODE: ContextVar[Callable[[], AbstractContextManager[Any]] | None] = ContextVar("fake_mode", default=None)
+_BUILD: ContextVar[Callable[[Callable[[], Any]], Any] | None] = ContextVar("build", default=None)
+"""Calls a factory instead of `build_without_weights`."""
 
 
-@contextmanager
-def with_weights() -> Iterator[None]:
+def with_weights() -> AbstractContextManager[None]:
     """Build models inside with the weights that their code makes, so that they can run."""
-    token = _WITH_WEIGHTS.set(True)
-    try:
-        yield
-    finally:
-        _WITH_WEIGHTS.reset(token)
+    return switched(_BUILD.get, _BUILD.set, lambda factory: factory())
 
 
-@contextmanager
-def with_fakes(mode: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+def with_fakes(mode: Callable[[], AbstractContextManager[Any]]) -> AbstractContextManager[None]:
     """Let `build_without_weights` make fake tensors inside, of the mode that `mode` returns."""
-    token = _FAKE_MODE.set(mode)
-    try:
-        yield
-    finally:
-        _FAKE_MODE.reset(token)
+
+    def build_fake(factory: Callable[[], Any]) -> Any:
+        with mode():
+            return factory()
+
+    return switched(_BUILD.get, _BUILD.set, build_fake)
 
 
 def build(found: Any, path: str) -> nn.Module:
@@ -118,12 +114,8 @@ def build(found: Any, path: str) -> nn.Module:
 
 def build_without_weights(factory: Callable[[], Any]) -> Any:
     """Return the factory's result, without weights if its code allows; inside `with_weights` with them."""
-    fake_mode = _FAKE_MODE.get()
-    if _WITH_WEIGHTS.get():
-        return factory()
-    if fake_mode is not None:
-        with fake_mode():
-            return factory()
+    if (build_otherwise := _BUILD.get()) is not None:
+        return build_otherwise(factory)
     model = build_on_meta(factory)
     return factory() if model is None else model
 

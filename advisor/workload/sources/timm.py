@@ -38,8 +38,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     timm = require("timm")
     net, *forms = reference.split("+")
     full_name, _, size_text = net.partition("@")
-    name, dot, tag = full_name.partition(".")  # `vit_base_patch16_224.augreg_in1k`: the tag selects weights
-    known_name(name, names=timm.list_models(), package="timm")
+    # In `vit_base_patch16_224.augreg_in1k` the tag selects weights.
+    known_name(full_name.partition(".")[0], names=timm.list_models(), package="timm")
     if size_text and not size_text.isdecimal():
         raise LoadError(f"timm:{reference}: {size_text} is not an image size", hint=f"write timm:{full_name}@384")
     for form in forms:
@@ -50,7 +50,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     layers, fast_norm = timm.layers, "fast-norm" in forms
     # Models read these switches of the process when they are built.
     with _attention_chosen(layers, attention), switched(layers.is_fast_norm, layers.set_fast_norm, fast_norm):
-        model = _build(timm, name + dot + tag, size, fused="reparam" in forms)
+        model = _build(timm, full_name, size, fused="reparam" in forms)
     channels, height, width = model.pretrained_cfg["input_size"]  # type: ignore[index]
     if size is not None:
         height = width = size
