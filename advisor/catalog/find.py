@@ -112,8 +112,8 @@ def _unknown_device_error(catalog: Catalog, name: str) -> UsageError:
     if why is not None:
         return UsageError(f"no profile describes the device {name!r}: {why}", hint=_NOT_PREDICTED_HINT)
     known = {_plain(known): device.id for device in _devices(catalog) for known in (device.id, device.name)}
-    close = dict.fromkeys(known[match] for match in get_close_matches(_plain(name), known, n=3, cutoff=0.5))
-    hint = f"did you mean {', '.join(close)}?" if close else "use the id of a file in profiles/devices"
+    close = dict.fromkeys(known[match] for match in get_close_matches(_plain(name), known, n=3, cutoff=0.7))
+    hint = f"did you mean {', '.join(close)}?" if close else "`advise devices --all` lists all that can be named"
     return UsageError(f"no profile describes the device {name!r}", hint=hint)
 
 
