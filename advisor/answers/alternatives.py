@@ -18,7 +18,7 @@ from advisor.predict.capability import fleet_of
 from advisor.question.record import Question
 from advisor.records.answer import Alternative, AlternativeKind, JobLimits, Quote
 from advisor.records.flag_values import flag_name
-from advisor.records.options import Objective, Options, Statistic, TimeLimit
+from advisor.records.options import PERCENTILES, Objective, Options, Statistic, TimeLimit
 from advisor.scale.predict_on_all import predict_with_growing_batches
 
 _LIMITS = list(dict.fromkeys(one.metadata["option"] for one in fields(JobLimits)))
@@ -28,7 +28,6 @@ _SELECTIONS = ("provider", "region", "tier", "device", "arch", "instance", "gpus
 _SIZES = ("epochs", *SIZES)
 """Of a job with epochs, these are cut, not the samples of each."""
 _MOST_MACHINES = 32
-_PERCENTILES: tuple[Statistic, ...] = ("p50", "p99")
 _SLACK = 1.1
 """Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen."""
 _TRIES = 4
@@ -216,7 +215,7 @@ _AMOUNTS: Mapping[tuple[str, Statistic], Callable[[Quote], float]] = {
     ("p99", "mean"): lambda quote: quote.step_s.mid,
     ("min_throughput", "mean"): lambda quote: quote.samples_per_s,
     **{(f"max_{name}", "mean"): _of_tokens(f"{name}_s") for name in ("ttft", "tpot")},
-    **{(f"max_{name}", of): _of_tokens(f"{name}_{of}_s") for name in ("ttft", "tpot") for of in _PERCENTILES},
+    **{(f"max_{name}", of): _of_tokens(f"{name}_{of}_s") for name in ("ttft", "tpot") for of in PERCENTILES},
 }
 """The amount of a quote that each limit bounds. For a latency it is the step alone, which no change can go below."""
 _OF_A_STEP = ("max_latency", "p99", "max_ttft", "max_tpot")

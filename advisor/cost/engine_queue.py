@@ -16,9 +16,10 @@ from itertools import count
 
 import numpy as np
 
+from advisor.records.options import PERCENTILES
 from advisor.records.prediction import EXACT_PARTS, BoolArray, EnginePasses, FloatArray, IndexArray
 
-TAILS = {"p50": 0.5, "p99": 0.99}
+TAILS = {name: int(name[1:]) / 100 for name in PERCENTILES}
 """The shares of the requests that are at most as slow as each percentile."""
 _RUNS, _UNCOUNTED, _COUNTED = 8, 40, 240
 """Runs side by side, and the requests of each before and while they are counted."""

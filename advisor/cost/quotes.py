@@ -81,7 +81,7 @@ def quotes_of(
         )
     if job.requests_per_day is not None:
         p50_s, p99_s = (
-            queued.whole_s
+            (queued.whole_s[0], queued.whole_s[-1])
             if queued
             else (
                 ranked_time_s(mid, step_s[0], batch=batch_sizes, terms=terms, job=job, tail=tail)

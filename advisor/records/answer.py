@@ -113,8 +113,12 @@ class TokenQuote:
     kernels: str = ""
     undrafted_tpot_s: float | None = None
     ttft_p50_s: float | None = None
+    ttft_p90_s: float | None = None
+    ttft_p95_s: float | None = None
     ttft_p99_s: float | None = None
     tpot_p50_s: float | None = None
+    tpot_p90_s: float | None = None
+    tpot_p95_s: float | None = None
     tpot_p99_s: float | None = None
 
 

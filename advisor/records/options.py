@@ -19,8 +19,9 @@ DropPrices = Literal["none", "flagged", "old"]
 ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
 Objective = Literal["cost", "time", "cost-time", "co2"]
 
-Statistic = Literal["mean", "p50", "p99"]
+Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 """The statistic that a limit on token times bounds: the mean, or a percentile over the requests of a service."""
+PERCENTILES: tuple[Statistic, ...] = get_args(Statistic)[1:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +33,12 @@ class TimeLimit:
 
 
 def time_limit(text: str) -> TimeLimit:
-    """Read `300ms`, a limit on the mean, or `p99:300ms` or `p50:300ms`."""
+    """Read `300ms`, a limit on the mean, or one on a percentile, such as `p99:300ms`."""
     name, colon, time = text.rpartition(":")
     of = cast(Statistic, name.strip().lower() or "mean")
     if of not in get_args(Statistic) or (colon and not name.strip()):
-        raise UsageError(f"{text:.40}: no such statistic", hint="write 300ms for the mean, p50:300ms or p99:300ms")
+        percentiles = ", ".join(f"{one}:300ms" for one in PERCENTILES)
+        raise UsageError(f"{text:.40}: no such statistic", hint=f"write 300ms for the mean, or {percentiles}")
     return TimeLimit(seconds=units.parse_duration_s(time), of=of)
 
 
@@ -286,15 +288,15 @@ class Options:
     )
     max_ttft: TimeLimit | None = _serving_flag(
         None,
-        "limit on the time to first token at the concurrency of the ranking; with p99: or p50: on that percentile for "
-        "requests that arrive at random at --requests-per-second",
-        metavar="[p99:|p50:]TIME",
+        "limit on the time to first token at the concurrency of the ranking; with p50:, p90:, p95: or p99: on that "
+        "percentile for requests that arrive at random at --requests-per-second",
+        metavar="[p99:]TIME",
         parse=time_limit,
     )
     max_tpot: TimeLimit | None = _serving_flag(
         None,
         "limit on the mean time between two output tokens of a request, as for --max-ttft",
-        metavar="[p99:|p50:]TIME",
+        metavar="[p99:]TIME",
         parse=time_limit,
     )
     api_usd_per_mtok: str = _serving_flag(

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.answer import Interval, Job, Quote, Recommendation, TokenQuote
+from advisor.records.answer import Interval, Job, JobLimits, Quote, Recommendation, TokenQuote
 from advisor.records.machine import LOCAL
+from advisor.records.options import Statistic
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import SampleUnit, count_text, in_unit, money_range, money_text, unit_of
 from advisor.report.emissions import asks_for_co2, co2_interval
@@ -156,7 +157,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         numbers("in flight" if is_served else "batch", lambda row: row.quote.batch, count_text, drop_order=7),
         column("precision", lambda row: row.quote.precision, is_choice=True, drop_order=6),
         *(
-            _token_columns(rate, is_queued=is_queued)
+            _token_columns(rate, limits=rows[0].job.limits, is_queued=is_queued)
             if is_served
             else (samples_per_s, *((_P50, _P99) if is_service else ()))
         ),
@@ -200,20 +201,27 @@ def energy_columns(unit: SampleUnit | None) -> tuple[ColumnOf[RankedQuote], ...]
     )
 
 
-def _token_columns(rate: ExchangeRate | None, *, is_queued: bool) -> tuple[ColumnOf[RankedQuote], ...]:
+def _token_columns(
+    rate: ExchangeRate | None, *, limits: JobLimits, is_queued: bool
+) -> tuple[ColumnOf[RankedQuote], ...]:
+    """Return the columns of LLM serving; under the load of a service, token times are the percentiles with a limit."""
+
     def of(figure: Callable[[TokenQuote], ValueT]) -> Callable[[RankedQuote], ValueT | None]:
         return lambda row: None if row.quote.tokens is None else figure(row.quote.tokens)
 
-    def first_s(tokens: TokenQuote) -> float:
-        return tokens.ttft_s.mid if tokens.ttft_p99_s is None else tokens.ttft_p99_s
+    def time(name: str, limited: Statistic, *, drop_order: int) -> ColumnOf[RankedQuote]:
+        at = "p99" if limited == "mean" else limited
+        heading, seconds = (
+            (f"{name.upper()} {at}", of(lambda one: getattr(one, f"{name}_{at}_s")))
+            if is_queued
+            else (name.upper(), of(lambda one: getattr(one, f"{name}_s").mid))
+        )
+        return numbers(heading, seconds, units.format_duration, missing="", drop_order=drop_order)
 
-    def between_s(tokens: TokenQuote) -> float:
-        return tokens.tpot_s.mid if tokens.tpot_p99_s is None else tokens.tpot_p99_s
-
-    per_token, at = money_text(rate, digits=3), " p99" if is_queued else ""
+    per_token = money_text(rate, digits=3)
     return (
-        numbers(f"TTFT{at}", of(first_s), units.format_duration, missing="", drop_order=11),
-        numbers(f"TPOT{at}", of(between_s), units.format_duration, missing="", drop_order=12),
+        time("ttft", limits.ttft_of, drop_order=11),
+        time("tpot", limits.tpot_of, drop_order=12),
         numbers("tokens/s", of(lambda one: one.output_tokens_per_s), units.format_rate, missing="", drop_order=9),
         numbers("per Mtok", of(lambda one: one.usd_per_million_tokens), per_token, missing="", drop_order=13),
     )

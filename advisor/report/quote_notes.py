@@ -6,6 +6,7 @@ from typing import get_args
 from advisor import units
 from advisor.records.answer import CostPart, Job, MeasuredStep, Quote, TokenQuote
 from advisor.records.generation import Generation, WeightFormat
+from advisor.records.options import Statistic
 from advisor.records.price import ExchangeRate, PriceKind, TorchWheel
 from advisor.records.sample_words import batch_text, samples_text
 from advisor.records.scale import Plan, Sharding
@@ -92,7 +93,7 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         alone = units.format_duration(tokens.decode_s)
         times += f"; a decode step alone takes {alone}, and prefill of other requests runs in between"
     if tokens.ttft_p50_s is not None:
-        times = _percentiles(tokens)
+        times = _percentiles(tokens, job)
     yield f"{times}."
     yield (
         f"{units.format_money(tokens.usd_per_million_output_tokens, rate=rate, digits=3)} per million output "
@@ -124,15 +125,16 @@ def _drafting(tokens: TokenQuote, generation: Generation) -> str:
     )
 
 
-def _percentiles(tokens: TokenQuote) -> str:
-    """Return the times of tokens under the load of a service."""
-    p50, p99, between_p50, between_p99 = (
-        units.format_duration(time_s or 0.0)
-        for time_s in (tokens.ttft_p50_s, tokens.ttft_p99_s, tokens.tpot_p50_s, tokens.tpot_p99_s)
-    )
-    return (
-        f"First token after {p50} (p50) to {p99} (p99), then one every {between_p50} to {between_p99} under this load"
-    )
+def _percentiles(tokens: TokenQuote, job: Job) -> str:
+    """Return the times of tokens under the load of a service, with the percentiles that have limits."""
+
+    def times(name: str, limited: Statistic) -> str:
+        shown = dict.fromkeys(("p50", "p99") if limited == "mean" else ("p50", limited, "p99"))
+        of = [f"{units.format_duration(getattr(tokens, f'{name}_{one}_s'))} ({one})" for one in shown]
+        return f"{', '.join(of[:-1])} to {of[-1]}"
+
+    first, between = times("ttft", job.limits.ttft_of), times("tpot", job.limits.tpot_of)
+    return f"First token after {first}, then one every {between} under this load"
 
 
 def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:

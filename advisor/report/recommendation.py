@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.records.answer import Interval, Quote, Recommendation
-from advisor.records.options import Objective
+from advisor.records.options import PERCENTILES, Objective
 from advisor.records.rejection import Rejection
 from advisor.records.sample_words import batch_text
 from advisor.report import sentence
@@ -37,7 +37,8 @@ from advisor.report.sweeps import batch_tables, machine_tables
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
-    "#", "provider", "instance", "per h", "TTFT", "TPOT", "TTFT p99", "TPOT p99", "p99", "p50", "time", "cost",
+    "#", "provider", "instance", "per h", "TTFT", "TPOT",
+    *(f"{name} {at}" for at in PERCENTILES for name in ("TTFT", "TPOT")), "p99", "p50", "time", "cost",
     "per million", "per billion", "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.cost.engine_queue import QueueTimes, queue_times
+from advisor.cost.engine_queue import TAILS, QueueTimes, queue_times
 from advisor.records.prediction import EXACT_PARTS, EnginePasses, FloatArray, IndexArray
 
 DECODE_COUNT = 10
 SERVICE_S = 11.0
+SHARES = [*TAILS.values()]
 """Seconds of a request alone: a pass of 1 s for its prompt, and 10 passes for its other tokens."""
 DECODING = np.array([0.0, 1, 2, 4, 8, 16, 32, 64])
 
@@ -55,13 +56,14 @@ def wait_of_md1(load: float, share: float) -> float:
 @pytest.mark.parametrize("load", [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
 def test_one_request_at_a_time_waits_as_in_an_m_d_1_queue(load: float) -> None:
     found = times(passes(), load / SERVICE_S).whole_s[:, 0] / SERVICE_S
-    assert found == pytest.approx([1 + wait_of_md1(load, 0.5), 1 + wait_of_md1(load, 0.99)], rel=0.06)
+    expected = np.array([1 + wait_of_md1(load, share) for share in SHARES])
+    assert (np.abs(found / expected - 1) < [0.06, 0.12, 0.12, 0.06]).all()  # p50 and p99 chose the order of the gaps
 
 
 @pytest.mark.parametrize("load", [0.5, 0.7, 0.9])
 def test_more_requests_come_closer_to_the_m_d_1_queue(load: float) -> None:
     found = times(passes(), load / SERVICE_S, runs=64, counted=8000).whole_s[:, 0] / SERVICE_S
-    assert found == pytest.approx([1 + wait_of_md1(load, 0.5), 1 + wait_of_md1(load, 0.99)], rel=0.05)
+    assert found == pytest.approx([1 + wait_of_md1(load, share) for share in SHARES], rel=0.05)
 
 
 @pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (3, 0.6), (4, 0.7)])
@@ -82,7 +84,7 @@ def test_answers_of_random_lengths_wait_as_in_an_m_m_c_queue(servers: int, load:
     busy = full / (sum(offered**k / math.factorial(k) for k in range(servers)) + full)
     p99_s = math.log(busy / 0.01) * mean_s / (servers * (1 - load))
     # Besides, a request waits for the half of a pass under way, and for the pass of its prompt.
-    assert found.first_s[1, 0] - 1.5 == pytest.approx(p99_s, rel=0.08)
+    assert found.first_s[-1, 0] - 1.5 == pytest.approx(p99_s, rel=0.08)
 
 
 def growing(parts: float, decoding: FloatArray) -> Any:
@@ -93,15 +95,15 @@ def growing(parts: float, decoding: FloatArray) -> Any:
 def test_a_request_alone_takes_its_own_passes_and_the_time_in_front_of_the_engine() -> None:
     found = times(passes(growing, most_in_flight=64, serving_s=0.005), 1e-4)
     # A pass of 40 ms for the prompt; each other token takes 10.1 ms.
-    assert found.first_s[:, 0] == pytest.approx([0.045, 0.045])
-    assert found.between_s[:, 0] == pytest.approx([0.0101, 0.0101])
-    assert found.whole_s[:, 0] == pytest.approx([0.146, 0.146])
+    assert found.first_s[:, 0] == pytest.approx(np.full(4, 0.045))
+    assert found.between_s[:, 0] == pytest.approx(np.full(4, 0.0101))
+    assert found.whole_s[:, 0] == pytest.approx(np.full(4, 0.146))
 
 
 def test_a_prompt_in_parts_takes_a_pass_for_each() -> None:
     # The budget of 100 tokens holds one part of 100.
     found = times(passes(growing, most_in_flight=64, part_count=3, budget_tokens=100.0), 1e-4)
-    assert found.first_s[:, 0] == pytest.approx([0.12, 0.12])
+    assert found.first_s[:, 0] == pytest.approx(np.full(4, 0.12))
 
 
 def test_prompts_that_wait_together_share_a_pass_within_the_budget() -> None:
@@ -114,8 +116,8 @@ def test_prompts_that_wait_together_share_a_pass_within_the_budget() -> None:
         times(passes(flat, most_in_flight=64, most_parts=most, budget_tokens=64.0 + 100 * most), 20.0)
         for most in (1, 20)
     )
-    assert one.first_s[1, 0] > 0.1
-    assert all_of_them.first_s[1, 0] < 0.08  # the rest of a pass, and the pass itself
+    assert one.first_s[-1, 0] > 0.1
+    assert all_of_them.first_s[-1, 0] < 0.08  # the rest of a pass, and the pass itself
 
 
 def test_a_higher_load_is_never_faster() -> None:
@@ -124,15 +126,15 @@ def test_a_higher_load_is_never_faster() -> None:
     found = queue_times(queue.of(np.zeros(7, dtype=np.intp)), requests_per_s=rates, decode_counts=100)
     for times_s in (found.first_s, found.between_s, found.whole_s):
         assert (np.diff(times_s, axis=1) > -0.02 * times_s[:, :-1]).all()
-        assert (times_s[1] >= times_s[0]).all()
+        assert (np.diff(times_s, axis=0) >= 0).all()
         assert (times_s[:, -1] > 1.2 * times_s[:, 0]).all()
 
 
 def test_a_request_waits_when_all_places_are_taken() -> None:
     # 100 tokens of at least 10.1 ms for each request: with 2 places at most 2 requests a second.
     few, many = (times(passes(growing, most_in_flight=most), 1.2, decode_counts=100) for most in (2, 32))
-    assert few.first_s[1, 0] > 10 * many.first_s[1, 0]
-    assert few.between_s[1, 0] < many.between_s[1, 0]
+    assert few.first_s[-1, 0] > 10 * many.first_s[-1, 0]
+    assert few.between_s[-1, 0] < many.between_s[-1, 0]
 
 
 @pytest.mark.parametrize("most", [2049, 4096, 8192, 20000])
@@ -140,7 +142,7 @@ def test_thousands_of_requests_in_flight_wait_for_the_pass_under_way_alone(most:
     # Passes of 1 s, 11 for each request, which fill 80 % of the places; the arrivals of several passes are counted.
     queue = passes(most_in_flight=most, most_parts=most)
     found = times(queue, 0.8 * most / SERVICE_S, counted=most)
-    assert found.whole_s[:, 0] == pytest.approx([SERVICE_S + 0.5, SERVICE_S + 0.99], abs=0.03)
+    assert found.whole_s[:, 0] == pytest.approx([SERVICE_S + share for share in SHARES], abs=0.03)
 
 
 def test_the_times_of_a_service_do_not_depend_on_the_others() -> None:

@@ -192,6 +192,17 @@ def test_a_service_shows_the_percentiles_of_its_load() -> None:
     assert_says(times, "110 ms", "310 ms", "21 ms", "27 ms")
 
 
+def test_a_percentile_with_a_limit_is_shown() -> None:
+    queued = replace(TOKENS, ttft_p50_s=0.11, ttft_p95_s=0.23, ttft_p99_s=0.31, tpot_p50_s=0.021, tpot_p99_s=0.027)
+    quotes = tuple(replace(quote, tokens=queued) for quote in answer().quotes)
+    job = replace(answer().job, limits=replace(answer().job.limits, max_ttft_s=0.3, ttft_of="p95"))
+    text = render_text(replace(answer(), quotes=quotes, best=quotes[0], job=job), width=100, color=False)
+    (head,) = (line for line in text.splitlines() if line.lstrip().startswith("#"))
+    assert "TTFT p95" in head
+    times, *_ = token_notes(quotes[0], job, rate=None)
+    assert_says(times, "110 ms", "230 ms (p95)", "310 ms")
+
+
 def contexts() -> Recommendation:
     best = answer().quotes[0]
     points = (
