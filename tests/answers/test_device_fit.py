@@ -150,7 +150,7 @@ def test_all_sizes_of_a_cpu_share_its_figures(advise: Advise) -> None:
 @pytest.mark.parametrize(
     ("device", "rows", "error"),
     [
-        ("gtx-9999", [{}], "error: no profile describes the device 'gtx-9999'\nhint: did you mean "),
+        ("gtx-1085", [{}], "error: no profile describes the device 'gtx-1085'\nhint: did you mean gtx-1080"),
         ("l4", [{}, {"device": "odd"}], "error: no row was measured on l4\nhint: the rows are of t4, odd\n"),
         ("t4", [{}, {}], "error: 2 of 2 rows of t4 can be predicted, and 3 are needed\nhint: add rows of that device"),
         (
