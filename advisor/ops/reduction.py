@@ -21,6 +21,8 @@ streaming(*aten(_NORMS), family="reduction", autocast="full", fusable=True, flop
 streaming(*aten("logsumexp"), family="reduction", autocast="full", fusable=True, flops=4, per=0)
 streaming(*_SOFTMAX, family="softmax", autocast="full", fusable=True, flops=5)
 streaming(*_SOFTMAX_BACKWARD, family="softmax", autocast="full", fusable=True, flops=4)
+streaming(*aten("segment_reduce"), family="reduction", flops=1, per=0)
+streaming(*aten("_segment_reduce_backward"), family="reduction", flops=1, per=2)
 streaming(*aten("cumsum cumprod"), family="scan", autocast="full", flops=1, per=0)
 streaming(*aten("cummax cummin _cummax_helper _cummin_helper"), family="scan", flops=1, per=0)
 streaming(*aten("logcumsumexp _logcumsumexp"), family="scan", flops=4, per=0)

@@ -65,3 +65,10 @@ def test_a_scan_is_one_flop_per_element():
 
 def test_a_scan_of_exponentials_is_four():
     assert cost_of("aten.logcumsumexp", [tensor(3, 4)], [tensor(3, 4)]).flops == 48
+
+
+def test_sums_of_segments_are_one_flop_per_element_and_so_is_their_gradient():
+    lengths = indices(3)
+    assert cost_of("aten.segment_reduce", [tensor(12), lengths], [tensor(3)]).flops == 12
+    inputs = [tensor(3), tensor(3), tensor(12), lengths]
+    assert cost_of("aten._segment_reduce_backward", inputs, [tensor(12)]).flops == 12
