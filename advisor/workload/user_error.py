@@ -123,13 +123,15 @@ def place_now() -> str:
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and those that led to it, latest first, each once."""
+    """Yield the error, then those that it was raised from or while handling, each once; causes come before contexts."""
     seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        yield cause
-        seen.add(id(cause))
-        cause = cause.__cause__ or cause.__context__
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            yield one
+            seen.add(id(one))
+            waiting += (one.__context__, one.__cause__)
 
 
 def _lacks_network(error: BaseException) -> bool:

@@ -93,6 +93,22 @@ def test_a_handler_of_every_exception_does_not_hold_the_captured_step_up(tmp_pat
     run_script(write(tmp_path, text), [], on_first_forward=first_forward)
 
 
+def test_a_handler_that_raises_another_error_from_a_third_does_not_hide_the_captured_step(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+    try:
+        nn.Linear(1, 1)(torch.ones(1, 1))
+    except BaseException:
+        raise RuntimeError("clean-up failed") from ValueError("of its own")
+    """
+
+    def first_forward(*_: Any) -> None:
+        raise StepCaptured
+
+    run_script(write(tmp_path, text), [], on_first_forward=first_forward)
+
+
 def test_modules_are_called_as_before_afterwards(tmp_path: Path) -> None:
     run_script(write(tmp_path, SCRIPT), ["train"], on_first_forward=lambda *_: None)
     with pytest.raises(LoadError):
