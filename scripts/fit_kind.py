@@ -17,6 +17,7 @@ from advisor.answers.validation import Run, kernels_of, prepare
 from advisor.catalog.overlay import load_catalog
 from advisor.fit.coefficients import COMPUTING
 from advisor.fit.sample import MeasuredStep, sample_of
+from advisor.predict.capability import without_own_ratios
 from advisor.predict.efficiency import precision_class
 from advisor.predict.kernel_time import Kernels
 from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency
@@ -122,7 +123,7 @@ def steps_of(
 
 def _measured_step(run: Run, *, table: str) -> MeasuredStep:
     asked = run.measurement
-    device = replace(run.device.device, id=run.device.id, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
+    device = replace(without_own_ratios(run.device.device), id=run.device.id)
     kernels, precision = kernels_of(run)
     if table in _WITHOUT_HOST:
         kernels = replace(kernels, dispatches=np.zeros(1))

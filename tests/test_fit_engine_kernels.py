@@ -1,6 +1,5 @@
 """The times of engines' kernels, fitted on made-up times and on published ones."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from advisor.answers.measurement_file import read_measurements
 from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import yaml_text
 from advisor.fit.sample import MeasuredStep
-from advisor.predict.capability import gpu_device
+from advisor.predict.capability import gpu_device, without_own_ratios
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.lowering import lower
 from advisor.predict.row_work import count_rows
@@ -80,7 +79,7 @@ def published(file: Path) -> list[MeasuredStep]:
     return [
         step(
             one.batch,
-            replace(gpu_device(gpus[one.device]), sustained_compute_ratio=1.0, sustained_memory_ratio=1.0),
+            without_own_ratios(gpu_device(gpus[one.device])),
             measured_s=one.step_s,
             operator=operator_row(one.model.partition("::")[2]),
         )

@@ -20,6 +20,7 @@ from advisor.devices.local_device import local_devices
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
 from advisor.machine.this_machine import this_machine
+from advisor.predict.capability import without_own_ratios
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import plain_roofline
@@ -274,9 +275,7 @@ def _predicted_or_failed(runs: Sequence[Run], catalog: Catalog) -> Iterable[Pred
 def _predicted(runs: Sequence[Run], catalog: Catalog) -> Iterable[PredictedRow | FailedRow]:
     asked, workload = runs[0].measurement, _measured_part(runs[0])
     devices = {run.device.id: run.device.device for run in runs}
-    without_own = [
-        replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0) for device in devices.values()
-    ]
+    without_own = [without_own_ratios(device) for device in devices.values()]
     batches = np.array(sorted({run.measurement.batch for run in runs}), dtype=np.intp)
     predictions = predict(
         workload,

@@ -10,6 +10,7 @@ import numpy as np
 from advisor.fit.coefficients import BY_PRECISION, COMPUTING, Coefficient
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
+from advisor.predict.capability import without_own_ratios
 from advisor.predict.efficiency import efficiency_of, family_efficiency, precision_class
 from advisor.predict.lowering import lower
 from advisor.predict.precision import width_of
@@ -194,7 +195,7 @@ def whole_step(
     counts = count_rows(workload, batches=np.array([float(batch)]), width=width_of(precision, workload))
     return MeasuredStep(
         kernels=lower(counts, kind=device.kind, precision=precision),
-        device=replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0),
+        device=without_own_ratios(device),
         precision=precision_class(precision),
         group=(workload.name, precision),
         measured_s=step_s,

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 
@@ -106,6 +107,11 @@ _CPU_OFFER_FIELDS = attrgetter("cpu", "vcpus", "threads_per_core", "memory_bytes
 """The fields of an offer that determine its device."""
 _DEVICES_KEPT = 4096
 """Devices cached in a process across answers: hundreds are on offer."""
+
+
+def without_own_ratios(device: Device) -> Device:
+    """Return the device as its datasheet describes it, without the ratios fitted to its own measurements."""
+    return replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
 
 
 @lru_cache(maxsize=_DEVICES_KEPT, typed=True)
