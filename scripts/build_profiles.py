@@ -12,6 +12,7 @@ import csv
 import gzip
 import math
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -239,6 +240,8 @@ def write_profiles(data: Path, *, out: Path) -> None:
     for gpu in (*map(corrected, gpus), *read_csv(ADDITIONS / "gpus.csv")):
         identifier = gpu_id(gpu["name"])
         own = {name: value for name, value in sustained.get(identifier, {}).items() if name.startswith("sustained")}
+        if identifier not in memory_types:
+            sys.exit(f"{identifier}: add its type of memory to {ADDITIONS / 'memory_types.csv'}")
         write(out / f"devices/gpu/{identifier}.yaml", gpu_profile({**gpu, **own}, memory_type=memory_types[identifier]))
     for file in sorted((ADDITIONS / "accelerators").glob("*.yaml")):
         write(out / f"devices/gpu/{file.name}", file.read_text(encoding="utf-8"))

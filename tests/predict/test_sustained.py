@@ -66,9 +66,13 @@ def test_every_shipped_gpu_of_nvidia_has_the_figures_of_its_architecture(gpu: Gp
 
 
 def test_only_these_shipped_gpus_have_no_power_limit() -> None:
-    """No power or no energy of a FLOP is published for them: a new GPU needs `joule_per_flop` of its architecture."""
+    """No power or no energy of a FLOP is published for them."""
     without = {gpu.id for gpu in GPUS.values() if gpu.vendor == "NVIDIA" and not power_ratios(gpu)}
-    assert without == {"k80", "b200", "b300", "gh200-96gb"}
+    known = {"k80", "b200", "b300", "gh200-96gb"}
+    assert without == known, (
+        f"{sorted(without - known)}: add `tdp_w` to the profile, and `joule_per_flop` of the compute capability to "
+        "advisor/records/gpu_architecture.py"
+    )
 
 
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.id)
