@@ -58,10 +58,10 @@ def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traf
 
 def _last_gradient_bytes(workload: Workload) -> float:
     """Return the bytes of the last gradient of backward, such as an embedding's: one bucket holds all of it."""
-    for row in reversed(workload.rows):
+    for row in reversed([row for row in workload.rows if row.phase == "backward"]):
         fixed = [one for one in row.outputs if all(isinstance(dim, int) for dim in one.shape)]
         sizes = [constant_bytes(one, dtype=one.dtype) for one in fixed]
-        if row.phase == "backward" and any(sizes):
+        if any(sizes):
             return max(sizes)
     return 0.0
 
