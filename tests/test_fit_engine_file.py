@@ -1,4 +1,4 @@
-"""What scripts fit to kernels of vLLM is what its file has, and helps on GPUs left out."""
+"""vLLM's file has the figures that scripts fit to its kernels, and they help on GPUs left out of the fit."""
 
 import re
 import sys

@@ -26,7 +26,7 @@ _LIMITS = list(dict.fromkeys(one.metadata["option"] for one in fields(JobLimits)
 _SELECTIONS = ("provider", "region", "tier", "device", "arch", "instance", "gpus", "max_gpus")
 """Flags that leave offers out."""
 _SIZES = ("epochs", *SIZES)
-"""Of a job with epochs, these are cut, not the samples of each."""
+"""The size that is cut to meet a limit is the first of these that is given: epochs, not the samples of an epoch."""
 _MOST_MACHINES = 32
 _SLACK = 1.1
 """Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen."""

@@ -17,7 +17,7 @@ BY_TOKEN = frozenset({"rms_norm", "rotary", "gate"})
 """Kernels of inference engines that assign one thread block to each token."""
 _HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
 _SCOPE = attrgetter("device", "precision", "generation", "vendor")
-"""What an efficiency is valid for; an entry may be "*"."""
+"""Returns the fields that limit where an efficiency is valid, the most specific first; "*" is no limit."""
 _STAND_INS: Mapping[str, Sequence[str]] = {
     "conv_grouped_backward": ("conv_grouped", "conv_backward", "conv"),
     "conv_depthwise_backward": ("conv_depthwise",),

@@ -159,7 +159,7 @@ DISPATCHED: Mapping[str, str] = {
     "backward_dispatch_s": "backward_dispatches",
     "compiled_dispatch_s": "compiled_dispatches",
 }
-"""The fields of `Efficiency` with the host's time of a dispatch, and the fields of `Kernels` that count these."""
+"""Dispatch overheads: the field of `Efficiency` with the seconds of one -> the field of `Kernels` with their number."""
 
 
 def kernels_of(terms: Sequence[Mapping[str, Any]], *, batch_count: int, **of_step: FloatArray) -> Kernels:

@@ -22,6 +22,7 @@ Objective = Literal["cost", "time", "cost-time", "co2"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 """The statistic that a limit on token times bounds: the mean, or a percentile over the requests of a service."""
 PERCENTILES: tuple[Statistic, ...] = get_args(Statistic)[1:]
+"""The percentiles of token times that a service quotes, and that can have limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,15 +289,15 @@ class Options:
     )
     max_ttft: TimeLimit | None = _serving_flag(
         None,
-        "limit on the time to first token at the concurrency of the ranking; with p50:, p90:, p95: or p99: on that "
-        "percentile for requests that arrive at random at --requests-per-second",
-        metavar="[p99:]TIME",
+        "limit on the time to first token at the concurrency of the ranking; with a prefix p50:, p90:, p95: or "
+        "p99:, on that percentile of requests that arrive at random at --requests-per-second",
+        metavar="[pNN:]TIME",
         parse=time_limit,
     )
     max_tpot: TimeLimit | None = _serving_flag(
         None,
         "limit on the mean time between two output tokens of a request, as for --max-ttft",
-        metavar="[p99:]TIME",
+        metavar="[pNN:]TIME",
         parse=time_limit,
     )
     api_usd_per_mtok: str = _serving_flag(

@@ -25,8 +25,8 @@ def never_late(
 class BestPlans:
     """The best of `plans` so far for each device and batch, as an index, and the figures of its step.
 
-    Arrays are (devices, batches). `none` has the figures before any plan. `rank` holds the sort keys of the best plan,
-    (keys, devices, batches), the most important first.
+    Arrays are (devices, batches). `initial` has the figures before any plan. `rank` holds the sort keys of the best
+    plan, (keys, devices, batches), the most important first.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class BestPlans:
         device_count: int,
         batches: IndexArray,
         key_count: int,
-        none: Mapping[str, float],
+        initial: Mapping[str, float],
     ) -> None:
         shape = (device_count, len(batches))
         self.plans, self.batches = tuple(plans), batches
         self.plan = np.zeros(shape, dtype=np.intp)
         self.rank = np.full((key_count, *shape), np.inf)
-        self.figures: dict[str, Any] = {name: np.full(shape, value) for name, value in none.items()}
+        self.figures: dict[str, Any] = {name: np.full(shape, value) for name, value in initial.items()}
 
     def take(
         self,

@@ -19,7 +19,7 @@ from advisor.scale.links import fabric_of
 from advisor.scale.plans import divides_heads, served_plans, used_together
 from advisor.scale.replica_passes import passes_at
 from advisor.scale.request_times import request_times
-from advisor.scale.served_best import Replicas, no_figures, offer, predictions_of
+from advisor.scale.served_best import Replicas, initial_figures, offer, predictions_of
 from advisor.scale.served_model import ServedModel
 
 _LARGEST = 4096
@@ -75,7 +75,7 @@ def predict_served(
         device_count=len(devices),
         batches=np.tile(batches, max(1, len(families))),
         key_count=3,
-        none=no_figures(model),
+        initial=initial_figures(model),
     )
     replicas = []
     for (kind, width, machine, limits), members in groups.items():

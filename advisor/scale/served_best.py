@@ -32,7 +32,7 @@ _TOKEN_TIMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replicas:
-    """Devices, also by index, whose replicas run within the same limits, and their rates in the engine.
+    """Devices that serve with the same width and limits, their indices (`members`), and their rates in the engine.
 
     `compute_from` is the fewest requests at which decode is compute-bound, (devices, 1).
     """
@@ -46,7 +46,7 @@ class Replicas:
     compute_from: FloatArray
 
 
-def no_figures(model: ServedModel) -> dict[str, float]:
+def initial_figures(model: ServedModel) -> dict[str, float]:
     """Return the figures of a step before any plan."""
     token_times = _TOKEN_TIMES if model.generation.draft_tokens else _TOKEN_TIMES[:-1]
     return {

@@ -20,7 +20,7 @@ from advisor.scale.sharded_memory import memory_of_one
 
 PredictAt = Callable[[IndexArray], Predictions]
 """Predicts the step at these batch sizes on single devices."""
-_NONE = {
+_INITIAL = {
     "at": 0, "step_s": np.inf, "waiting_s": np.inf, "efficiency_ratio": np.inf, "peak_memory_bytes": np.inf,
     "fits": False, "is_tight": False,
 }  # fmt: skip
@@ -62,7 +62,7 @@ def spread_out(
         )
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
-    best = BestPlans(plans, device_count=len(devices), batches=batches, key_count=4, none=_NONE)
+    best = BestPlans(plans, device_count=len(devices), batches=batches, key_count=4, initial=_INITIAL)
     for plan in plans:
         at = np.searchsorted(sizes, passes[plan])
         if not np.isin(passes[plan], sizes).all():
