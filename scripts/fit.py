@@ -61,7 +61,7 @@ SOURCES = (
     "NeuSight, timm, ryujaehun, lamikr, Intel Neural Compressor, Vidur, torch-performance-test-data, aiconfigurator, "
     "own: tests/data/measured/README.md"
 )
-DATE = "2026-11-26"
+DATE = "2026-11-27"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
 LONG_S = 1e-4
@@ -154,7 +154,7 @@ def show(fitted: Fitted, *, with_lockbox: bool) -> None:
     """Print the errors on what was left out, for every group of rows, and how well they rank devices."""
     print(f"{fitted.shared_count} coefficients of all devices; at a bound:", *fitted.at_bounds or ["none"])
     for level, left in fitted.left_out.items():
-        print(f"\n{level} left out whole; spread of its offset {fitted.unseen[level]:.3f}")
+        print(f"\n{level} left out whole; spread of its offset beyond a known device's {fitted.unseen[level]:.3f}")
         show_errors(fitted.steps, left.errors, fitted.log_spreads[level], shown=lambda table: table != LOCKBOX)
     if with_lockbox:
         print("\nlockbox, its GPU or CPU unseen and the other devices seen")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-from fit_residuals import Errors, Level, Spread, errors_of, left_out, log_spreads, offset_log_spread, spreads
+from fit_residuals import Errors, Level, Spread, beyond, errors_of, left_out, log_spreads, offset_log_spread, spreads
 from shipped_fit import DEVICE, GENERATION, GRADIENT_OF, ShippedFit, coefficients_of, relatives_of
 
 from advisor.answers.accuracy_score import step_of
@@ -64,6 +64,8 @@ OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls", "aiconfigurator_m
 """Files of single operators: they are fitted, but do not count for the spread of steps."""
 _WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls", "aiconfigurator_matmuls"})
 """Files whose times exclude dispatch overhead: they are of kernels alone, or of many kernels in a row."""
+_WITH_KEPT_MEMORY = frozenset({"cpu_steps", "shared_cpu_steps", "calibration_steps"})
+"""Files measured with `keep_freed_memory`, so without page faults."""
 _UNITS: Mapping[str, frozenset[str]] = {
     "fp32": frozenset({"fp32"}),
     "tf32": frozenset({"tf32"}),
@@ -91,7 +93,7 @@ class Fitted:
     log_spreads: Mapping[Level, FloatArray]
     """One standard deviation of each of these errors, as the prediction would state it."""
     unseen: Mapping[Level, float]
-    """The spread of the offset of each."""
+    """The spread of the offset of each beyond that of a known device."""
     at_bounds: tuple[tuple[str, ...], ...]
     """Coefficients that end at one of their bounds."""
     shared_count: int
@@ -127,6 +129,8 @@ def _measured_step(run: Run, *, table: str) -> MeasuredStep:
     kernels, precision = kernels_of(run)
     if table in _WITHOUT_HOST:
         kernels = replace(kernels, dispatches=np.zeros(1))
+    if table in _WITH_KEPT_MEMORY:
+        kernels = replace(kernels, mapped_bytes=np.zeros_like(kernels.mapped_bytes))
     return MeasuredStep(
         kernels=kernels,
         device=device,
@@ -185,7 +189,10 @@ def fit_kind(
     known = errors_of(fit, logs)
     left = {level: left_out(fit, logs, by=level) for level in get_args(Level)}
     spread_of = spreads(whole, known.only(is_whole), left["generation"].only(is_whole))
-    unseen = {level: offset_log_spread(whole, errors.only(is_whole), by=level) for level, errors in left.items()}
+    unseen = {
+        level: beyond(offset_log_spread(whole, errors.only(is_whole), by=level), spread_of)
+        for level, errors in left.items()
+    }
     levels = {level: log_spreads(own, errors, spread_of, unseen=unseen[level]) for level, errors in left.items()}
     is_seen = np.isin([step.device.id for step in own], [step.device.id for step in own if step.trust > 0])
     sample = sample_of([step for step in shipped if step.device.kind == kind])

@@ -29,7 +29,7 @@ TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
         "memory_ratio": {
             **dict.fromkeys(set(COMPUTING) - {*_WEIGHT_GRADIENTS}, "products"),
             **dict.fromkeys(_WEIGHT_GRADIENTS, "conv_backward"),
-            **dict.fromkeys((*_ELEMENTWISE, "norm_running", "pool"), "elementwise"),
+            **dict.fromkeys((*_ELEMENTWISE, "norm_running", "norm_generated", "pool"), "elementwise"),
             **dict.fromkeys(_NORMS, "norm"),
         },
         "compute_ratio": {"rnn": "matmul"},

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fit_residuals import Errors, Level, Spread, left_out, log_spreads, offset_log_spread, spreads
+from fit_residuals import Errors, Level, Spread, beyond, left_out, log_spreads, offset_log_spread, spreads
 from shipped_fit import ShippedFit, coefficients_of
 
 from advisor.fit.coefficients import starts
@@ -57,6 +57,15 @@ def test_an_offset_is_the_root_mean_square_over_devices_and_larger_where_few_wer
     # The host sets the pace of one device: only the other tells of devices, t(0.95, 1) = 6.314.
     by_host = replace(seen, host_shares=(own > 0.2).astype(np.float64))
     assert offset_log_spread(steps, by_host, by="device") == pytest.approx(0.1 * 6.314 / 1.645, rel=1e-3)
+
+
+def test_an_unseen_device_and_a_known_one_together_have_the_offset_that_was_observed() -> None:
+    known = Spread(
+        device_log_spread=0.03, workload_log_spread=0.1, backward_log_spread=0.0, compiled_log_spread=0.0,
+        host_log_spread=0.0,
+    )  # fmt: skip
+    assert np.hypot(beyond(0.05, {"fp32": known}), 0.03) == pytest.approx(0.05)
+    assert beyond(0.02, {"fp32": known}) == 0.0
 
 
 @pytest.mark.parametrize(("vendor", "missed"), [("Acme", 0.0), ("NVIDIA", np.log(2))])

@@ -42,6 +42,7 @@ _RANGE_BY_UNIT = {
     "dispatch_s": Range(1e-9, 1e-1, "an operator call takes 1e-6 to 1e-4"),
     "launch_s": Range(1e-9, 1e-1, "a kernel's launch takes 1e-6 to 1e-4"),
     "join_s": Range(1e-9, 1e-1, "cores wait for each other for 1e-6"),
+    "page_s": Range(1e-9, 1e-3, "a page fault takes 1e-6"),
     "library_s": Range(1e-9, 1e-1, "a library looks up its kernel in 1e-5"),
     "s": Range(1e-9, 3.2e7, "3.2e7 seconds are a year"),
     "ratio": Range(1e-5, 100, "shares are fitted between 0.002 and 5"),

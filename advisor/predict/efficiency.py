@@ -25,6 +25,7 @@ _STAND_INS: Mapping[str, Sequence[str]] = {
     "conv_backward": ("conv",),
     "conv_depthwise": (),
     "norm_running": ("norm",),
+    "norm_generated": ("norm",),
     "norm_backward": ("norm",),
     "pool_backward": ("pool",),
     "attention_backward": ("attention", "matmul"),

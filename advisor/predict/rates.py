@@ -20,9 +20,10 @@ from advisor.records.prediction import FloatArray, IndexArray
 
 _NO_CORE_LIMIT = np.array(np.inf)
 """`core_bytes_per_s` for all kernels at once, if no family has a limit."""
-_JOIN_EXPONENT = 0.7
-"""How the cost of a barrier grows with the core count: 1 for a linear barrier, 0 for a tree. The error on CPUs left
-out of the fit is 27 % with either 1 or 0.7 and 31 % with a tree. No measured CPU has more than 14 cores."""
+_JOIN_EXPONENT = 0.5
+"""How the cost of a barrier grows with the core count: 1 for a linear barrier, near 0 for a tree. Each generation left
+out is predicted better with 0.45 than with 0.7, and as a whole no better with a tree (docs/experiments.md). No measured
+CPU has more than 14 cores."""
 _FP32_UNITS = frozenset({"fp32", "vector"})
 _CACHE_PER_MEMORY = 3.0
 """Assumed bandwidth of the last-level cache relative to memory if none is known: V100 and A100 in published
@@ -209,6 +210,7 @@ _DEVICE_RATES: Mapping[str, Callable[[Device, Efficiency], float]] = {
     "lone_block_ratio": lambda device, _: device.clock_hz / REFERENCE_CLOCK_HZ,
     "join_s": join_s,
     "library_s": lambda device, efficiency: efficiency.library_s * device.host_time_ratio,
+    "page_s": lambda device, efficiency: efficiency.page_s * device.host_time_ratio,
     "cycle_s": lambda device, _: device.host_time_ratio / REFERENCE_HOST_HZ if device.kind == "cpu" else 0.0,
     "direct_flops_per_s": direct_flops_per_s,
     # cuDNN reads the input of a channels-last 16-bit batch norm once.

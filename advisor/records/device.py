@@ -249,9 +249,11 @@ class Efficiency:
     - `backward_dispatch_s`: the same in the backward pass, which runs without Python
     - `compiled_dispatch_s`: host time per kernel under torch.compile
     - `launch_s`: launch overhead of a kernel on the device
-    - `join_s`: waking and joining n cores adds `join_s` (n^0.7 - 1)
+    - `join_s`: waking and joining n cores adds `join_s` (n^0.5 - 1)
     - `library_s`: added on a CPU if a library runs the operator (convolutions; in eager mode also norms and pools), for
       its lookup and descriptors
+    - `page_s`: time of a page fault on a CPU, one for every 4 KiB of a convolution's parameters that a library reorders
+      if they take 32 MiB or more
     - `overlap_ratio`: share of the shorter of compute and memory time that is hidden behind the longer; 1.0 is the
       plain roofline
 
@@ -315,6 +317,8 @@ class Efficiency:
     join_s: float = fitted(0.0, cpu=Prior(2e-6, 1e-8, 4e-5, 0.7))
     # 40 us beyond a small convolution's work on a Granite Rapids, oneDNN in torch 2.13.
     library_s: float = fitted(0.0, cpu=Prior(4e-5, 1e-6, 2e-4, 0.7))
+    # 0.9 to 1.5 us on a virtual machine (an Emerald Rapids, Linux 6.18).
+    page_s: float = fitted(0.0, cpu=Prior(1e-6, 1e-7, 1e-5, 0.5))
     overlap_ratio: float = fitted(1.0, gpu=Prior(0.6, 0.2, 1.0), cpu=Prior(0.6, 0.2, 1.0))
     # Tensor cores use larger tiles than vector units.
     edge_ramp: float = fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)

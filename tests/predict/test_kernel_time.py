@@ -35,7 +35,7 @@ def rates(**changes: Any) -> Rates:
         "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0,
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0,
         "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0,
-        "library_s": 0.0, "cycle_s": 0.0, "strided_cycles": 0.0,
+        "library_s": 0.0, "cycle_s": 0.0, "strided_cycles": 0.0, "page_s": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -70,6 +70,12 @@ def test_what_is_read_over_and_over_comes_from_the_nearest_cache_that_holds_its_
 def test_a_call_into_a_library_takes_time_beside_its_launch() -> None:
     calls = kernels(flops=[[0.0]], data_bytes=[[0.0]], launches=np.array([[2.0]]), library_calls=np.array([[1.0]]))
     assert total_s(calls, rates(launch_s=0.25, library_s=3.0)) == pytest.approx(2 * 0.25 + 3.0)
+
+
+def test_every_page_that_is_mapped_anew_takes_a_fault_beside_the_work() -> None:
+    moved = moving(data_bytes=8_192.0, mapped_bytes=8_192.0)
+    assert total_s(moved, rates(page_s=3.0)) == pytest.approx(8_192 / 100 + 2 * 3.0)
+    assert total_s(moved, rates(page_s=3.0)) - total_s(moved, rates()) == pytest.approx(2 * 3.0)
 
 
 def test_threads_that_start_and_end_together_take_time_beside_the_launch() -> None:
@@ -119,7 +125,7 @@ def test_a_function_computes_as_much_longer_as_its_flop_take() -> None:
 def test_every_term_of_a_call_changes_its_time(name: str) -> None:
     """A product of 128 or more in each dimension, whose work is small: a length of 1 and any other 1e12 differ."""
     ratios = ("reread_ratio", "transposed_ratio", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio")
-    seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "cycle_s": 1.0, "strided_cycles": 1.0}
+    seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "cycle_s": 1.0, "strided_cycles": 1.0, "page_s": 1.0}
     seconds |= {"core_bytes_per_s": 50.0, "direct_flops_per_s": 5.0}
     ramps = {"edge_ramp": 8.0, "depth_ramp": 8.0, "wave_ratio": 1.0, "overlap_ratio": 0.0, "cache_bytes": 1e3}
     term = TERMS[name]

@@ -263,6 +263,15 @@ def test_a_cpu_puts_the_weights_of_convolutions_into_its_own_order() -> None:
     assert on_cpu.repacked_bytes.tolist() == [[4 * 8 * 4 * 9] * 2]
 
 
+def test_malloc_maps_the_copy_of_large_weights_anew() -> None:
+    """32 MiB are 2^23 floats: 2^12 x 2^11 weights of a convolution, but not one output less."""
+    large = lowered(workload(conv_row(inputs=2**11, outputs=2**12, size=1)), kind="cpu")
+    assert large.mapped_bytes.tolist() == large.repacked_bytes.tolist() == [[2.0**25] * 2]
+    small = lowered(workload(conv_row(inputs=2**11, outputs=2**12 - 1, size=1)), kind="cpu")
+    assert small.repacked_bytes.any()
+    assert not small.mapped_bytes.any()
+
+
 @pytest.mark.parametrize(
     ("op", "attributes", "family"),
     [
@@ -279,6 +288,14 @@ def test_a_batch_norm_that_averages_nothing_is_a_family_of_its_own(
     images = operand((0.0, 1.0), 10)
     toy = workload(replace(row(op, (images,), (images,), family="norm"), attributes=attributes))
     assert lowered(toy).families == (family,)
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_a_norm_that_inductor_generates_for_a_gpu_is_a_family_of_its_own(kind: DeviceKind) -> None:
+    tokens = operand((0.0, 1.0), 10)
+    toy = workload(row("aten.native_layer_norm", (tokens,), (tokens,), family="norm"))
+    expected = "norm_generated" if kind == "gpu" else "norm"
+    assert lowered(toy, kind=kind, compile_mode="compile").families == (expected,)
 
 
 @pytest.mark.parametrize("family", ["pointwise", "copy", "creation", "reduction"])
