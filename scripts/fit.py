@@ -154,7 +154,7 @@ def show(fitted: Fitted, *, with_lockbox: bool) -> None:
     """Print the errors on what was left out, for every group of rows, and how well they rank devices."""
     print(f"{fitted.shared_count} coefficients of all devices; at a bound:", *fitted.at_bounds or ["none"])
     for level, left in fitted.left_out.items():
-        print(f"\n{level} left out whole; spread of its offset beyond a known device's {fitted.unseen[level]:.3f}")
+        print(f"\n{level} left out whole; its offset adds to the spread of a known device's {fitted.unseen[level]:.3f}")
         show_errors(fitted.steps, left.errors, fitted.log_spreads[level], shown=lambda table: table != LOCKBOX)
     if with_lockbox:
         print("\nlockbox, its GPU or CPU unseen and the other devices seen")

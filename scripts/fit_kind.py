@@ -1,6 +1,5 @@
 """Fits one kind of device: measurements -> workloads -> kernels of every step -> coefficients -> efficiencies."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -8,7 +7,17 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-from fit_residuals import Errors, Level, Spread, beyond, errors_of, left_out, log_spreads, offset_log_spread, spreads
+from fit_residuals import (
+    Errors,
+    Level,
+    Spread,
+    added_spread,
+    errors_of,
+    left_out,
+    log_spreads,
+    offset_log_spread,
+    spreads,
+)
 from shipped_fit import DEVICE, GENERATION, GRADIENT_OF, ShippedFit, coefficients_of, relatives_of
 
 from advisor.answers.accuracy_score import step_of
@@ -65,7 +74,7 @@ OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls", "aiconfigurator_m
 _WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls", "aiconfigurator_matmuls"})
 """Files whose times exclude dispatch overhead: they are of kernels alone, or of many kernels in a row."""
 _WITH_KEPT_MEMORY = frozenset({"cpu_steps", "shared_cpu_steps", "calibration_steps"})
-"""Files measured with `keep_freed_memory`, so without page faults."""
+"""Files of steps that ran with `keep_freed_memory`, so without page faults."""
 _UNITS: Mapping[str, frozenset[str]] = {
     "fp32": frozenset({"fp32"}),
     "tf32": frozenset({"tf32"}),
@@ -93,7 +102,7 @@ class Fitted:
     log_spreads: Mapping[Level, FloatArray]
     """One standard deviation of each of these errors, as the prediction would state it."""
     unseen: Mapping[Level, float]
-    """The spread of the offset of each beyond that of a known device."""
+    """What the offset of each adds to the spread of a known device's."""
     at_bounds: tuple[tuple[str, ...], ...]
     """Coefficients that end at one of their bounds."""
     shared_count: int
@@ -189,8 +198,9 @@ def fit_kind(
     known = errors_of(fit, logs)
     left = {level: left_out(fit, logs, by=level) for level in get_args(Level)}
     spread_of = spreads(whole, known.only(is_whole), left["generation"].only(is_whole))
+    of_known = next(iter(spread_of.values())).device_log_spread  # the same at every precision
     unseen = {
-        level: beyond(offset_log_spread(whole, errors.only(is_whole), by=level), spread_of)
+        level: added_spread(offset_log_spread(whole, errors.only(is_whole), by=level), known=of_known)
         for level, errors in left.items()
     }
     levels = {level: log_spreads(own, errors, spread_of, unseen=unseen[level]) for level, errors in left.items()}
@@ -248,9 +258,7 @@ def _efficiencies(
                     families=_families(fit, logs, precision, scope, at_precision),
                     unseen_log_spread=own,
                     **asdict(spread_of[precision]),
-                    other_vendor_log_spread=math.sqrt(max(unseen["vendor"] ** 2 - own**2, 0.0))
-                    if scope.is_of_all
-                    else 0.0,
+                    other_vendor_log_spread=added_spread(unseen["vendor"], known=own) if scope.is_of_all else 0.0,
                     fitted_vendors=tuple(sorted({step.device.vendor for step in used})) if scope.is_of_all else (),
                     fitted_on=tuple(sorted({step.device.id for step in used if step.group[0] not in OPERATORS})),
                 )

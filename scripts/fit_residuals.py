@@ -130,10 +130,9 @@ def offset_log_spread(steps: Sequence[MeasuredStep], found: Errors, *, by: Level
     return math.sqrt(float(np.average(squares, weights=trusts))) * few
 
 
-def beyond(offset_log_spread: float, spread_of: Mapping[str, Spread]) -> float:
-    """Return the part of an unseen device's offset that a known device's lacks: a prediction adds both as variances."""
-    known = max(spread.device_log_spread for spread in spread_of.values())
-    return math.sqrt(max(offset_log_spread**2 - known**2, 0.0))
+def added_spread(whole: float, *, known: float) -> float:
+    """Return the spread whose variance, added to that of `known`, gives that of `whole`; 0 if `known` is larger."""
+    return math.sqrt(max(whole**2 - known**2, 0.0))
 
 
 def spreads(steps: Sequence[MeasuredStep], known: Errors, left: Errors) -> Mapping[str, Spread]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fit_residuals import Errors, Level, Spread, beyond, left_out, log_spreads, offset_log_spread, spreads
+from fit_residuals import Errors, Level, Spread, added_spread, left_out, log_spreads, offset_log_spread, spreads
 from shipped_fit import ShippedFit, coefficients_of
 
 from advisor.fit.coefficients import starts
@@ -60,12 +60,8 @@ def test_an_offset_is_the_root_mean_square_over_devices_and_larger_where_few_wer
 
 
 def test_an_unseen_device_and_a_known_one_together_have_the_offset_that_was_observed() -> None:
-    known = Spread(
-        device_log_spread=0.03, workload_log_spread=0.1, backward_log_spread=0.0, compiled_log_spread=0.0,
-        host_log_spread=0.0,
-    )  # fmt: skip
-    assert np.hypot(beyond(0.05, {"fp32": known}), 0.03) == pytest.approx(0.05)
-    assert beyond(0.02, {"fp32": known}) == 0.0
+    assert np.hypot(added_spread(0.05, known=0.03), 0.03) == pytest.approx(0.05)
+    assert added_spread(0.02, known=0.03) == 0.0
 
 
 @pytest.mark.parametrize(("vendor", "missed"), [("Acme", 0.0), ("NVIDIA", np.log(2))])

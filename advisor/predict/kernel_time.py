@@ -28,7 +28,7 @@ STRIDED_COPY_CYCLES = 6.0
 NEAR_CACHE_SPEEDUP = 2.0
 """Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`, which covers both cache levels."""
 _PAGE_BYTES = 4096.0
-"""Size of a page of memory, on x86 and on most Arm servers."""
+"""Bytes of memory that a page fault provides: a page on x86 and on most Arm servers."""
 _SMALL_PIECE_COST = 1.2
 """Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization."""
 _SPLIT_DEPTH = 512.0
@@ -110,7 +110,7 @@ class Kernels:
     repacked_bytes: _Work
     """Bytes of parameters that a library may repack at every call."""
     mapped_bytes: _Work
-    """The part of `repacked_bytes` for which malloc maps memory anew at every call."""
+    """The part of `repacked_bytes` whose copies are so large that malloc maps new memory for them at every call."""
     groups: _Length
     """Number of matmuls (m, k) x (k, n) in the kernel; practically infinite, like m, n and k, if it is none."""
     m: _Length
@@ -289,16 +289,16 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     memory_s = np.maximum(_memory_s(kernels, rates), kernels.sequential_loads * LOAD_S)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
-    faults_s = kernels.mapped_bytes / _PAGE_BYTES * rates.page_s
     launch_s = kernels.launches * rates.launch_s
     if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     if kernels.serial_cycles.any():
         launch_s = launch_s + kernels.serial_cycles * rates.cycle_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
-    return KernelTimes(
-        compute_s=compute_s, memory_s=memory_s + faults_s, launch_s=launch_s, total_s=busy_s + faults_s + launch_s
-    )
+    if kernels.mapped_bytes.any():
+        faults_s = kernels.mapped_bytes / _PAGE_BYTES * rates.page_s
+        memory_s, busy_s = memory_s + faults_s, busy_s + faults_s
+    return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
 
 
 def _of_chosen(

@@ -28,7 +28,7 @@ from advisor.predict.row_work import (
     is_vector_attention,
     refusing_rows,
 )
-from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
+from advisor.records.device import MAPPED_BLOCK_BYTES, CompileMode, DeviceKind, Layout, Precision
 from advisor.records.prediction import IndexArray
 from advisor.records.workload import Row, Workload
 
@@ -48,12 +48,6 @@ _LEAST_ONEDNN_SIZE = 16**3
 """Size m n k above which torch multiplies 16-bit matrices with oneDNN (ATen/native/mkldnn/Matmul.cpp)."""
 _CHANNEL_BLOCK = 16.0
 """Output channels that oneDNN computes together with AVX-512 or AMX, filled up with zeros."""
-_LEAST_MAPPED_BYTES = 32 * 2**20
-"""Size from which glibc's malloc maps a block anew and returns it to the system afterwards, unless the heap has room
-(DEFAULT_MMAP_THRESHOLD_MAX in malloc.c), so that every page takes a fault when it is first written. The reordered
-parameters of a VGG-11 take 104,000 faults at batch 1 on an Emerald Rapids, predicted 117,000. Results of that size are
-not counted, because the heap often has room for them: of nine steps five took 0 to 0.6 of the faults, three 1.2 to 2.3
-times as many."""
 _CAST_BYTES = ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"]
 _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
 """Families in which torch splits the elements among a CPU's cores."""
@@ -243,8 +237,11 @@ def _row_kernels(
             found["biased_bytes"] = cost.write_bytes
         if np.any(repack_count):
             found["repacked_bytes"] = repack_count * found["weight_bytes"]
-            if is_by_library:
-                found["mapped_bytes"] = found["repacked_bytes"] * (work.parameter_bytes >= _LEAST_MAPPED_BYTES)
+            if kind == "cpu" and row.family == "conv":
+                # Large results take faults, too, but the heap often has room for them: of nine steps on an Emerald
+                # Rapids five took 0 to 0.6 of the faults of all large blocks, and three 1.2 to 2.3 times as many. The
+                # copies of a VGG-11's parameters, at batch 1, took 104,000; predicted are 117,000.
+                found["mapped_bytes"] = found["repacked_bytes"] * (work.parameter_bytes >= MAPPED_BLOCK_BYTES)
         if row.family in BY_TOKEN:  # one thread block per token, a row of the result
             result = work.call.outputs[0]
             found["blocks"] = np.maximum(result.numel / result.shape[-1], 1.0)
@@ -313,7 +310,7 @@ def _converts_layout(counts: RowCounts) -> bool:
 
 
 def _family(row: Row, product: Product | None, *, is_generated: bool) -> str:
-    """Return the family whose rates apply to the kernel; `is_generated`: Inductor generates it for a GPU."""
+    """Return the family whose rates apply to the kernel. Inductor generates the kernel for a GPU if `is_generated`."""
     family = row.family
     if is_vector_attention(row):
         return VECTOR_ATTENTION

@@ -112,6 +112,10 @@ REFERENCE_RESIDENT_THREADS = 2048.0
 REFERENCE_HOST_HZ = 4e9
 REFERENCE_CLOCK_HZ = 1.41e9
 """Clock of an SM of the A100, on which `FamilyEfficiency.core_bytes_per_s` was measured."""
+MAPPED_BLOCK_BYTES = 32 * 2**20
+"""Size from which glibc's malloc maps new memory for a block that finds no room in the heap and returns it to the
+system afterwards (DEFAULT_MMAP_THRESHOLD_MAX in malloc.c, which the threshold reaches once such blocks were freed).
+Every page takes a fault when it is first written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

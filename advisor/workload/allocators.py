@@ -7,6 +7,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from advisor.records.device import MAPPED_BLOCK_BYTES
+
 _MIB = 2**20
 
 
@@ -19,7 +21,6 @@ class GlibcHeap:
     that the tensor leaves is too small for the next one of its size.
     """
 
-    _MAPPED = 32 * _MIB  # DEFAULT_MMAP_THRESHOLD_MAX, which the threshold reaches once such blocks were freed
     _ALIGNMENT = 64  # c10/core/alignment.h
     _SMALLEST = 32
     _OBJECTS = (32, 64)  # small enough for the space that alignment leaves
@@ -37,7 +38,7 @@ class GlibcHeap:
     def allocate(self, size_bytes: int) -> int:
         """Return the address of a new block, negative if it is mapped; also allocate the objects beside it."""
         size = max(self._SMALLEST, _rounded(size_bytes + 8, 16))
-        if size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED:
+        if size + self._ALIGNMENT + self._SMALLEST >= MAPPED_BLOCK_BYTES:
             address, self._next_map = self._next_map, self._next_map - 1
             self._size_at[address] = size
             self._mapped_bytes += size
