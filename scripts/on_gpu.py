@@ -56,6 +56,8 @@ COMMAND_SHARE = 0.15
 """The share of the time budget that one checked command may take."""
 GRACE_S = 10.0
 """Time for the running series to end after the budget."""
+LONGEST_KERNELS, KERNEL_NAME_LENGTH = 12, 120
+"""How many kernels of a step are written by name, and how much of a name."""
 CHAIN_LENGTH = 256
 """Operators of a chain that measures overheads: too few to fill CUDA's queue of 1,024 launches."""
 
@@ -261,8 +263,11 @@ def observed(step: Callable[[], None], device: torch.device, nvml: Nvml) -> dict
     return found | profile_counts(profile.events() or ())
 
 
-def profile_counts(events: Iterable[Any]) -> dict[str, float]:
-    """Count operators, launches and kernels (with copies) of profiled events, and add up the kernels' times."""
+def profile_counts(events: Iterable[Any]) -> dict[str, Any]:
+    """Count operators, launches and kernels (with copies) of profiled events, and add up the kernels' times.
+
+    `longest_kernels` are the names, numbers and seconds of the kernels that take most of the time.
+    """
     events = list(events)
     kernels = [
         event
@@ -270,11 +275,16 @@ def profile_counts(events: Iterable[Any]) -> dict[str, float]:
         if event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
     ]
     names = [event.name for event in events if event.device_type == DeviceType.CPU]
+    kernel_s: dict[str, list[float]] = {}
+    for event in kernels:
+        kernel_s.setdefault(event.name[:KERNEL_NAME_LENGTH], []).append(event.time_range.elapsed_us() / 1e6)
+    longest = sorted(kernel_s.items(), key=lambda named: -sum(named[1]))[:LONGEST_KERNELS]
     return {
         "operator_count": sum(name.startswith("aten::") for name in names),
         "launch_count": sum(re.match(r"(cu|hip)\w*Launch", name) is not None for name in names),
         "kernel_count": len(kernels),
-        "kernel_s": sum(event.time_range.elapsed_us() for event in kernels) / 1e6,
+        "kernel_s": sum(map(sum, kernel_s.values())),
+        "longest_kernels": [(name, len(each_s), sum(each_s)) for name, each_s in longest],
     }
 
 
@@ -386,7 +396,7 @@ def time_models_in_children(out: Path, side: SideFile, *, end_s: float) -> None:
 def advise(*arguments: str, timeout_s: float) -> tuple[dict[str, Any], str]:
     """Run `advise` and return how that went, with its standard output."""
     begin_s = time.time()
-    found: dict[str, Any] = {"command": " ".join(("advise", *arguments)), "code": None}
+    found: dict[str, Any] = {"command": " ".join(("advise", *arguments)).replace(f"{ROOT}/", ""), "code": None}
     output = ""
     try:
         done = subprocess.run(

@@ -33,7 +33,8 @@ if [ ! -e "$venv/installed" ]; then
         > "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/outer.pth"
     # Until Python 3.11 it brings an old setuptools, which hides the one that torch needs.
     "$venv/bin/python" -m pip uninstall --quiet --yes setuptools
-    if ! torch=$("$venv/bin/python" -c 'import torch; print("torch==" + torch.__version__)'); then
+    # The version of the package, which need not be that of the module: 2.11.0 and 2.11.0+cu130.
+    if ! torch=$("$venv/bin/python" -c 'from importlib.metadata import version; print("torch==" + version("torch"))'); then
         echo "error: $python has no torch: install one for this GPU" >&2
         exit 2
     fi

@@ -52,7 +52,13 @@ EVENTS = (
     event("Memcpy HtoD", us=12.0, on_gpu=True),
     SimpleNamespace(**{**vars(event("Optimizer.step", us=99.0, on_gpu=True)), "is_user_annotation": True}),
 )
-COUNTS = {"operator_count": 2, "launch_count": 2, "kernel_count": 2, "kernel_s": pytest.approx(42e-6)}
+COUNTS = {
+    "operator_count": 2,
+    "launch_count": 2,
+    "kernel_count": 2,
+    "kernel_s": pytest.approx(42e-6),
+    "longest_kernels": [("gemm", 1, pytest.approx(30e-6)), ("Memcpy HtoD", 1, pytest.approx(12e-6))],
+}
 
 
 class NvmlError(Exception):

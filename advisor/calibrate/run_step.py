@@ -96,15 +96,15 @@ def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.devic
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
             module.flatten_parameters()  # cuDNN needs contiguous weights
-    if request.compile == "compile":
-        model.compile(dynamic=False)
+    # Not `model.compile`, which leaves a bare `nn.Sequential` as it is.
+    run = torch.compile(model, dynamic=False) if request.compile == "compile" else model
     place = partial(_placed, device=device, dtype=whole_dtype(request.precision), layout=request.layout)
     args, kwargs = inputs = pytree.tree_map_only(torch.Tensor, place, loaded.make_inputs(request.batch or loaded.batch))
     synchronize, given = synchronizer(device), batch_value(inputs)
 
     def infer() -> None:
         with torch.inference_mode(), autocast(request.precision, device):
-            model(*args, **kwargs)
+            run(*args, **kwargs)
         synchronize()
 
     if request.mode == "inference":
@@ -114,7 +114,7 @@ def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.devic
 
         def train_by_its_own() -> None:
             with autocast(request.precision, device):
-                train_step(model, given)
+                train_step(run, given)
             synchronize()
 
         return train_by_its_own
@@ -123,7 +123,7 @@ def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.devic
     def train() -> None:
         model.zero_grad()
         with autocast(request.precision, device):
-            loss = loss_of(loaded, model(*args, **kwargs), given)
+            loss = loss_of(loaded, run(*args, **kwargs), given)
         loss.backward()
         optimizer.step()
         synchronize()

@@ -214,3 +214,18 @@ def test_the_step_runs_on_as_many_threads_as_asked_and_leaves_torchs_own() -> No
 
     assert set(seen) == {before + 1}
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_model_that_is_one_of_torch_s_containers_is_compiled(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[Any] = []
+
+    def count(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model, **how: compiled(model, backend=count, **how))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2), nn.ReLU())
+    timed(model, functions={"loss": lambda output, rows: output.sum()}, mode=mode, compile="compile")
+    assert len(graphs) == 1
