@@ -9,6 +9,7 @@ is.
 
 import argparse
 import csv
+import re
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray
 
 SHARED = "shared_cpu_steps"
+OWN_GPUS = "steps"
 FILES = (
     "neusight_e2e.csv",
     "ryujaehun.csv",
@@ -53,6 +55,7 @@ FILES = (
     "lamikr.csv",
     "own/cpu_steps.csv",
     f"own/{SHARED}.csv",
+    f"own/h100-sxm5-80gb-2026-11-27/{OWN_GPUS}.csv",
 )
 CHECKED = "own/calibration_steps.csv"
 """The steps on which calibrations are checked."""
@@ -64,6 +67,8 @@ SOURCES = (
 DATE = "2026-11-27"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
+LEAST_FILLED = 0.85
+"""The share of the step that kernels fill in those of own GPUs that are fitted; the host delayed the others."""
 LONG_S = 1e-4
 """NeuSight's times of operators contain 15 to 25 us of dispatch overhead, for convolutions of odd sizes 250 us or
 more."""
@@ -129,12 +134,16 @@ def read_sustained() -> dict[str, tuple[float, float]]:
 def is_fitted(measurement: Measurement) -> bool:
     """Return whether the measurement is fitted: one of timm's nets in four, long single operators, most whole steps.
 
-    All nets on a shared CPU are fitted, as in the table of calibrations: they are few, and their errors differ most.
+    All nets on a shared CPU are fitted, as in the table of calibrations: they are few, and their errors differ most. Of
+    own GPUs all steps are fitted that the host did not delay.
     ryujaehun's backward steps in half and TF32 are left out, since its cuDNN of 2020 ran them several times slower.
     """
     table = Path(measurement.file).stem
     if measurement.device in INTEGRATED:
         return False
+    if table == OWN_GPUS:
+        filled = re.search(r"kernels fill ([\d.]+)", measurement.source)
+        return filled is not None and float(filled[1]) >= LEAST_FILLED
     if table == "ryujaehun" and measurement.mode != "inference" and measurement.precision != "fp32":
         return False
     if table == "matmuls":

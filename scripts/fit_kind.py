@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from fit_residuals import (
@@ -28,7 +28,7 @@ from advisor.fit.coefficients import COMPUTING
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.predict.capability import without_own_ratios
 from advisor.predict.efficiency import precision_class
-from advisor.predict.kernel_time import Kernels
+from advisor.predict.kernel_time import DISPATCHED, Kernels
 from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray
@@ -59,6 +59,8 @@ _TRUST: Mapping[tuple[str, str], float] = {
     ("calibration_steps", "half"): 0.4,
     ("shared_cpu_steps", "fp32"): 0.4,
     ("shared_cpu_steps", "half"): 0.4,
+    ("steps", "fp32"): 0.3,
+    ("steps", "half"): 0.3,
 }
 """Weight of rows by file and precision class. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of
 2020 ran 16-bit depthwise and backward convolutions several times slower than today's. lamikr: consumer cards of another
@@ -137,7 +139,8 @@ def _measured_step(run: Run, *, table: str) -> MeasuredStep:
     device = replace(without_own_ratios(run.device.device), id=run.device.id)
     kernels, precision = kernels_of(run)
     if table in _WITHOUT_HOST:
-        kernels = replace(kernels, dispatches=np.zeros(1))
+        nothing: dict[str, Any] = dict.fromkeys(DISPATCHED, np.zeros(1))
+        kernels = replace(kernels, **nothing)
     if table in _WITH_KEPT_MEMORY:
         kernels = replace(kernels, mapped_bytes=np.zeros_like(kernels.mapped_bytes))
     return MeasuredStep(

@@ -20,7 +20,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from importlib.metadata import version
@@ -277,12 +277,14 @@ class Rows:
         """Return the row of this series at this batch."""
         return self._rows.get(_key(_case(series, batch)))
 
-    def keep_calmer(self, series: Series, batch: int, timing: StepTiming, *, machine: str) -> None:
-        """Add the row, or replace the existing one if that was disturbed more."""
+    def keep_calmer(
+        self, series: Series, batch: int, timing: StepTiming, *, machine: str, remarks: Sequence[str] = ()
+    ) -> None:
+        """Add the row, or replace the existing one if that was disturbed more; `remarks` go into its source."""
         known = self.find(series, batch)
         row = _case(series, batch) | {
             "step_s": f"{timing.step_s:.5g}",
-            "source": _source_text(series, timing, machine=machine),
+            "source": "; ".join((_source_text(series, timing, machine=machine), *remarks)),
         }
         if known is None or disturbance_ratio(row) < disturbance_ratio(known):
             self._rows[_key(row)] = row
@@ -358,8 +360,12 @@ def measure(
     again: bool,
     is_over: Callable[[], bool],
     time_it: Callable[..., StepTiming] = time_series_step,
+    remarks_on_last: Callable[[], Sequence[str]] = tuple,
 ) -> str:
-    """Add the rows of a series; if a step fails or does not fit, print and return the reason and end the series."""
+    """Add the rows of a series; if a step fails or does not fit, print and return the reason and end the series.
+
+    `remarks_on_last` returns what the source says of the step that `time_it` has just timed.
+    """
     loaded = None
     try:
         for batch in batches_to_measure(series, rows, again=again):
@@ -367,7 +373,7 @@ def measure(
                 break
             loaded = loaded or load_to_time(series)
             timing = time_it(loaded, series, batch=batch)
-            rows.keep_calmer(series, batch, timing, machine=machine)
+            rows.keep_calmer(series, batch, timing, machine=machine, remarks=remarks_on_last())
             print(f"{series} batch {batch}: {format_duration(timing.step_s)}, IQR {timing.iqr_ratio:.1%}", flush=True)
     except (AdvisorError, RuntimeError, TypeError, ValueError) as error:
         problem = (str(error) or type(error).__name__).splitlines()[0]

@@ -358,6 +358,10 @@ def time_models(out: Path, *, end_s: float) -> None:
         side.update(steps=[*side.content["steps"], step])
         return timing
 
+    def remarks_on_last() -> list[str]:
+        last = side.content["steps"][-1]
+        return [f"kernels fill {last['kernel_s'] / last['step_s']:.2f} of the step"] if device.type == "cuda" else []
+
     expected_s = dict(EXPECTED_S)
     machine = machine_text(device.type)
     for series in planned(out, name=side.content["device"], thread_count=thread_count):
@@ -366,7 +370,13 @@ def time_models(out: Path, *, end_s: float) -> None:
             continue
         side.update(running=str(series))
         problem = measure(
-            series, rows, machine=machine, again=False, is_over=lambda: time.time() > end_s, time_it=time_it
+            series,
+            rows,
+            machine=machine,
+            again=False,
+            is_over=lambda: time.time() > end_s,
+            time_it=time_it,
+            remarks_on_last=remarks_on_last,
         )
         failed = side.content["failed"] | ({str(series): problem} if problem else {})
         side.update(running="", failed=failed)

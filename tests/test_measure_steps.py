@@ -22,6 +22,7 @@ from scripts.measure_steps import (
     Series,
     Sweep,
     batches_to_measure,
+    disturbance_ratio,
     load_to_time,
     load_with_weights,
     measure,
@@ -121,12 +122,13 @@ def test_quick_steps_are_repeated_within_blocks_for_a_second() -> None:
 def test_rows_are_read_back_and_only_a_calmer_one_takes_their_place(tmp_path: Path) -> None:
     path = tmp_path / "steps.csv"
     Rows(path).keep_calmer(series(), 4, NOISY, machine="a machine")
-    Rows(path).keep_calmer(series(), 4, CALM, machine="a machine")
+    Rows(path).keep_calmer(series(), 4, CALM, machine="a machine", remarks=["kernels fill 0.93 of the step"])
     Rows(path).keep_calmer(series(), 4, NOISY, machine="a machine")
     with path.open(encoding="utf-8", newline="") as lines:
         (row,) = csv.DictReader(lines)
     assert float(row["step_s"]) == 0.5
-    assert_says(row["source"], "a machine", "IQR 1.0%", "7 steps", "0.04 CPUs", "2.0%")
+    assert_says(row["source"], "a machine", "IQR 1.0%", "7 steps", "0.04 CPUs", "2.0%", "kernels fill 0.93")
+    assert disturbance_ratio(row) == 0.02  # the share of kernels is none
     assert Rows(path).find(series(), 4) == row
     assert Rows(path).find(series(), 16) is None
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -97,7 +98,7 @@ def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.devic
         if isinstance(module, nn.RNNBase):
             module.flatten_parameters()  # cuDNN needs contiguous weights
     # Not `model.compile`, which leaves a bare `nn.Sequential` as it is.
-    run = torch.compile(model, dynamic=False) if request.compile == "compile" else model
+    run: Any = torch.compile(model, dynamic=False) if request.compile == "compile" else model
     place = partial(_placed, device=device, dtype=whole_dtype(request.precision), layout=request.layout)
     args, kwargs = inputs = pytree.tree_map_only(torch.Tensor, place, loaded.make_inputs(request.batch or loaded.batch))
     synchronize, given = synchronizer(device), batch_value(inputs)

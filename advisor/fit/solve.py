@@ -160,7 +160,7 @@ class Fit(ABC):
     def _dispatch_s(self, logs: FloatArray) -> FloatArray:
         """Return the dispatch overhead of every step in seconds."""
         kernels = self.sample.kernels
-        of_calls = [getattr(kernels, counted) * self.value(logs, name) for name, counted in DISPATCHED.items()]
+        of_calls = [getattr(kernels, counted) * self.value(logs, name) for counted, name in DISPATCHED.items()]
         total: FloatArray = self._host_ratios(logs) * np.sum(of_calls, axis=0)
         return total
 

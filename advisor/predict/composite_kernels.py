@@ -42,6 +42,8 @@ class Program:
     """Cycles of a CPU's loop over single elements, shared by all cores."""
     has_vectors_nhwc: bool = False
     """True if channels-last images take SIMD instead of `scalar_cycles`."""
+    issue_cycles: Number = 0.0
+    """Cycles in which a GPU's core issues the instructions of a streaming kernel in NCHW, shared by all cores."""
     serial_cycles: Number = 0.0
     """Cycles of code that runs on one core of a CPU."""
     repack_count: Number = 0.0
@@ -71,6 +73,17 @@ Measured by `scripts/measure_functions.py` in fp32 on a Zen 4, torch 2.13; bf16,
 FUSED_FLOP_RATIO = 0.1
 """Time of an operator whose operands are in registers, relative to an eager addition: only its FLOP, a tenth of the
 cycles (`streaming_compute_ratio`)."""
+_PLANE_CYCLES = 150.0
+_NORMALISED_CYCLES = 0.62
+"""Cycles of a GPU's core for each plane of a channel, and for each element of it, in a batch norm with running
+statistics, in NCHW: 275 for a plane of 14 x 14, 2,110 for one of 56 x 56 and 7,420 for one of 112 x 112 on an H100
+(fp16, cuDNN 9.19, `tests/data/measured/own`)."""
+_LOADS_IN_FLIGHT = 724.0
+"""Loads that are in flight at a time, in `LOAD_S`, of the thread block of a channel: 692 to 773 in forward and 702 to
+716 in backward of a ResNet-18's widest batch norms on an H100."""
+_CHANNEL_BYTES = 131_072.0
+"""Bytes of a channel that a core's registers hold: 100 KB are read once on an H100, 200 KB twice."""
+_LEAST_IMAGE_DIMS = 3
 _IMAGE_DIMS = 4
 """Dimensions of a tensor that can be channels-last: samples, channels, height and width."""
 _ONE_KERNEL = Program()
@@ -111,10 +124,23 @@ def _norm(call: Call, itemsize_bytes: float) -> Program:
 def _gpu_batch_norm(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a batch norm; for 16-bit NHWC images cuDNN's persistent kernel reads them once.
 
-    Source: ATen's cudnn/BatchNorm.cpp.
+    In NCHW with running statistics, cuDNN takes one plane of a channel after the other. With those of the batch, it has
+    one thread block per channel, which reads the channel twice, unless it fits into the registers of a core.
+
+    Source: ATen's cudnn/BatchNorm.cpp, and the kernels' names and times on an H100.
     """
     program = _norm(call, itemsize_bytes)
-    return replace(program, saves_half_rereads=program.reread_ratio != 0)
+    program = replace(program, saves_half_rereads=program.reread_ratio != 0)
+    images = call.inputs[0]
+    if len(images.shape) < _LEAST_IMAGE_DIMS:
+        return program
+    samples, channels = images.shape[:2]
+    if not program.saves_half_rereads:
+        return replace(program, issue_cycles=_PLANE_CYCLES * samples * channels + _NORMALISED_CYCLES * images.numel)
+    operand_count = 2.0 if "backward" in call.op else 1.0
+    channel_numel = operand_count * images.numel / channels
+    is_reread = channel_numel * itemsize_bytes > _CHANNEL_BYTES
+    return replace(program, sequential_loads=2 * channel_numel * is_reread / _LOADS_IN_FLIGHT)
 
 
 def _after_copies(lowering: _Lowering) -> _Lowering:
@@ -429,7 +455,8 @@ def _numeric(call: Call, key: str) -> float:
 
 
 _BATCH_NORMS = aten(
-    "native_batch_norm _native_batch_norm_legit _batch_norm_with_update cudnn_batch_norm miopen_batch_norm "
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update "
+    "_batch_norm_no_update cudnn_batch_norm miopen_batch_norm "
     "_batch_norm_impl_index native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward "
     "miopen_batch_norm_backward"
 )

@@ -89,6 +89,8 @@ class Kernels:
     revisited_set_bytes: _Work
     sequential_loads: _Work
     """Loads that each thread makes in sequence."""
+    issue_cycles: _Work
+    """Cycles in which a GPU's core issues the instructions of a streaming kernel, shared by all cores."""
     launches: _Work
     joins: _Work
     """How often all cores of a CPU start and finish together."""
@@ -123,6 +125,8 @@ class Kernels:
     backward_dispatches: _Count
     compiled_dispatches: _Count
     """Kernels that compiled code launches."""
+    library_launches: _Count
+    """Kernels that a GPU's library launches in eager mode beyond one for each dispatch: those of recurrent layers."""
     transfer_bytes: _Count
     """Bytes copied to the device."""
     parameter_bytes: Annotated[FloatArray, _Term("step's kernels")]
@@ -159,11 +163,13 @@ TERMS: Mapping[str, _Term] = {
 }
 """The fields of `Kernels` that are arrays."""
 DISPATCHED: Mapping[str, str] = {
-    "dispatch_s": "dispatches",
-    "backward_dispatch_s": "backward_dispatches",
-    "compiled_dispatch_s": "compiled_dispatches",
+    "dispatches": "dispatch_s",
+    "backward_dispatches": "backward_dispatch_s",
+    "compiled_dispatches": "compiled_dispatch_s",
+    "library_launches": "compiled_dispatch_s",
 }
-"""Dispatch overheads: the field of `Efficiency` with the seconds of one -> the field of `Kernels` with their number."""
+"""What the host does for a step: the field of `Kernels` with their number -> the field of `Efficiency` with the seconds
+of one. A library launches a kernel as compiled code does, without Python or a dispatcher."""
 
 
 def kernels_of(terms: Sequence[Mapping[str, Any]], *, batch_count: int, **of_step: FloatArray) -> Kernels:
@@ -238,6 +244,8 @@ class Rates:
     """Cycles for an element of `Kernels.strided_numel`."""
     cycle_s: FloatArray
     """Time of a cycle of a CPU's core; 0 on GPUs."""
+    issue_cycle_s: FloatArray
+    """Time of a cycle of a GPU's core; 0 on CPUs and on GPUs whose libraries have other kernels."""
     overlap_ratio: FloatArray
     edge_ramp: FloatArray
     depth_ramp: FloatArray
@@ -287,6 +295,9 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     if kernels.direct_flops.any():
         compute_s = np.maximum(compute_s, kernels.direct_flops / rates.direct_flops_per_s)
     memory_s = np.maximum(_memory_s(kernels, rates), kernels.sequential_loads * LOAD_S)
+    if kernels.issue_cycles.any():
+        issue_s = kernels.issue_cycles * rates.issue_cycle_s / np.maximum(rates.core_count, 1.0)
+        memory_s = np.maximum(memory_s, issue_s)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s

@@ -55,6 +55,10 @@ _NHWC_COPY_RATIO = 2.0
 """Time of a transposing 16-bit copy relative to a plain copy: measured on 14 nets with group norms, channels-last, on
 an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norms in NCHW take as long as plain copies
 (XCiT and ConvNeXt on two GPUs)."""
+_ALIGNED_NUMEL = 8
+"""Elements of 16 bits in the 16 bytes that tensor cores' fast kernels load and store at a time."""
+_UNALIGNED_FLOPS_PER_CYCLE = 400.0
+"""FLOP per cycle of a core in an eager 16-bit product with rows that do not start at multiples of 16 bytes."""
 _IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
 """The fp16 precision with the same kernels as a bf16 one; they differ only in the compute unit."""
 
@@ -109,7 +113,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
     """
     kernels: list[dict[str, Any]] = []
     converts_layout = counts.compile == "compile" and (kind == "cpu" or _converts_layout(counts))
-    of_step = {name: np.zeros(len(counts.batches)) for name in (*DISPATCHED.values(), "parameter_bytes")}
+    of_step = {name: np.zeros(len(counts.batches)) for name in (*DISPATCHED, "parameter_bytes")}
     for work in counts.rows:
         row = work.row
         is_compiled = counts.compile == "compile" and row.phase != "optimizer"
@@ -120,6 +124,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
             called = program.launches if is_compiled else program.dispatches
             by = "compiled_" if is_compiled else "backward_" if row.phase == "backward" else ""
             of_step[f"{by}dispatches"] += row.count * (called + cast_count)
+            if kind == "gpu" and not is_compiled:
+                of_step["library_launches"] += row.count * np.maximum(program.launches - program.dispatches, 0.0)
         cast_launches = 0.0 if is_inside else cast_count
         of_step["parameter_bytes"] += row.count * work.parameter_bytes / counts.pass_count
         kernels += _row_kernels(
@@ -148,6 +154,7 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
     return replace(
         program,
         sequential_loads=0.0,
+        issue_cycles=0.0,
         nchw_copied_bytes=0.0,
         nhwc_copied_bytes=0.0,
         scalar_cycles=0.0,
@@ -183,6 +190,8 @@ def _row_kernels(
     is_half_product = kind == "cpu" and row.family == "matmul" and work.dtype in _HALF_DTYPES
     repack_count = 1.0 if kind == "cpu" and (row.family == "conv" or is_half_product) else program.repack_count
     is_generic_reorder = kind == "cpu" and work.dtype in _HALF_DTYPES
+    # Inductor pads such operands (`shape_padding`).
+    is_unaligned = kind == "gpu" and row.family == "matmul" and not is_compiled and _has_unaligned_rows(row)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not is_compiled  # Inductor adds it further on
     read_twice_bytes = program.reread_ratio * work.read_bytes
     moved_bytes = work.compiled_bytes if is_compiled else work.read_bytes + cost.write_bytes
@@ -209,12 +218,15 @@ def _row_kernels(
             "weight_bytes": share_of(work.parameter_bytes),
             "data_bytes": share_of(moved_bytes),
             "sequential_loads": program.sequential_loads if layout == "nchw" else 0.0,
+            "issue_cycles": program.issue_cycles if layout == "nchw" else 0.0,
             "scalar_cycles": 0.0 if program.has_vectors_nhwc and is_channels_last else program.scalar_cycles,
             "serial_cycles": program.serial_cycles,
             "launches": own_launches,
             "cast_bytes": 0.0 if kind == "cpu" else share_of(cast_bytes),
             "copied_bytes": copied_bytes,
         }
+        if is_unaligned and unit in TENSOR_UNITS:
+            found["issue_cycles"] = share_of(cost.flops) / _UNALIGNED_FLOPS_PER_CYCLE
         if program.saves_half_rereads and layout == "nhwc" and width_of(precision) != "full":
             found["reread_bytes"] = share_of(read_twice_bytes)
         if product is products[-1]:
@@ -269,6 +281,13 @@ def _row_kernels(
     if np.any(program.function_flops):
         kernels.append({**of_row, "family": "softmax", "unit": "vector", "flops": program.function_flops})
     return kernels
+
+
+def _has_unaligned_rows(row: Row) -> bool:
+    """Return whether a dimension of a matrix, other than the batch's, fills no multiple of 16 bytes in 16 bits."""
+    dims = (dim for operand in (*row.inputs, *row.outputs) if len(operand.shape) > 1 for dim in operand.shape[-2:])
+    fixed = (dim if isinstance(dim, int) else dim[0] for dim in dims if isinstance(dim, int) or dim[1] == 0)
+    return any(size > 1 and size % _ALIGNED_NUMEL for size in fixed)
 
 
 def _image_numel(work: RowWork) -> Number:

@@ -143,6 +143,13 @@ def _clock_ratio(device: Device, efficiency: Efficiency, *, used: str) -> float:
     return efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
 
 
+def issue_cycle_s(device: Device, efficiency: Efficiency) -> float:
+    """Return the time of a cycle of a GPU's core; 0 on CPUs, and on GPUs whose libraries have other kernels."""
+    if device.kind == "cpu" or device.vendor != "NVIDIA":
+        return 0.0
+    return 1 / (device.clock_hz * _clock_ratio(device, efficiency, used="vector"))
+
+
 def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
     """Return the throughput of direct convolution kernels, which run outside tensor cores; infinite on CPUs.
 
@@ -212,6 +219,7 @@ _DEVICE_RATES: Mapping[str, Callable[[Device, Efficiency], float]] = {
     "library_s": lambda device, efficiency: efficiency.library_s * device.host_time_ratio,
     "page_s": lambda device, efficiency: efficiency.page_s * device.host_time_ratio,
     "cycle_s": lambda device, _: device.host_time_ratio / REFERENCE_HOST_HZ if device.kind == "cpu" else 0.0,
+    "issue_cycle_s": issue_cycle_s,
     "direct_flops_per_s": direct_flops_per_s,
     # cuDNN reads the input of a channels-last 16-bit batch norm once.
     "reread_ratio": lambda device, _: 0.0 if device.kind == "gpu" and device.vendor == "NVIDIA" else 1.0,

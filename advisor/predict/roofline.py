@@ -153,14 +153,14 @@ def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies:
     host = np.array([device.host_time_ratio for device in devices])[:, np.newaxis]
     total: FloatArray = host * sum(
         np.outer([getattr(efficiency, name) for efficiency in efficiencies], getattr(kernels, counted))
-        for name, counted in DISPATCHED.items()
+        for counted, name in DISPATCHED.items()
     )
     return total
 
 
 def first_dispatch_s(kernels: Kernels, dispatch_s: FloatArray) -> FloatArray:
     """Return the seconds until a GPU gets the first kernel of a step; later kernels wait in its queue."""
-    count = sum(getattr(kernels, counted) for counted in DISPATCHED.values())
+    count = sum(getattr(kernels, counted) for counted in DISPATCHED)
     first_s: FloatArray = _LAUNCHED_AFTER * dispatch_s / np.maximum(count, 1.0)
     return first_s
 

@@ -18,8 +18,8 @@ from advisor.records.device import Device, DeviceKind, Precision
 from tests.predict.toys import device, kernels
 
 FAMILIES = sorted({*known_families(), *(one.family for one in formulas())})
-DISPATCHED = ("dispatches", "backward_dispatches", "compiled_dispatches")
-"""The phases of a step, and whether it is compiled."""
+DISPATCHED = ("dispatches", "backward_dispatches", "compiled_dispatches", "library_launches")
+"""What the host does in the phases of a step, compiled or not."""
 PEAKS = {unit: 1e12 * (1 + index) for index, unit in enumerate(UNITS)}
 
 

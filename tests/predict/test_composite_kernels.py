@@ -145,7 +145,36 @@ def test_what_is_averaged_over_a_channel_is_read_once_more_to_be_scaled(
     norm = row(op, (images, images), (images,), family="norm", attributes=attributes)
     found = program(norm, kind)
     keeps_some = kind == "gpu" and "batch_norm" in op and reread_ratio > 0
-    assert found == Program(reread_ratio=reread_ratio, saves_half_rereads=keeps_some)
+    assert replace(found, issue_cycles=0.0, sequential_loads=0.0) == Program(
+        reread_ratio=reread_ratio, saves_half_rereads=keeps_some
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "operand_count"),
+    [
+        ("aten._native_batch_norm_legit", {"training": True}, 1),
+        ("aten.native_batch_norm_backward", {"train": True}, 2),
+    ],
+)
+def test_a_gpu_has_a_thread_block_for_each_channel_of_a_batch_norm_that_averages(
+    op: str, attributes: dict[str, Any], operand_count: int
+) -> None:
+    """20,000 floats of a channel's images fit into registers, 40,000 do not."""
+    images = operand((0.0, 1.0), 8, 100, 200 // operand_count)
+    norm = row(op, (images, images), (images,), family="norm", attributes=attributes)
+    loads = np.asarray(program(norm, "gpu").sequential_loads)
+    assert loads[0] == 0
+    assert loads[1] == pytest.approx(2 * 40_000 / 724)
+    assert program(norm, "gpu").issue_cycles == program(norm, "cpu").sequential_loads == 0
+
+
+def test_a_gpu_goes_through_the_planes_of_a_batch_norm_that_averages_nothing() -> None:
+    images, rows = operand((0.0, 1.0), 8, 10, 10), operand((0.0, 1.0), 8)
+    for each in (images, rows):
+        norm = row("aten._native_batch_norm_legit_no_training", (each,), (each,), family="norm")
+        cycles = [8 * (150 + 0.62 * 100), 2 * 8 * (150 + 0.62 * 100)] if each is images else [0.0, 0.0]
+        assert np.broadcast_to(program(norm, "gpu").issue_cycles, 2).tolist() == pytest.approx(cycles)
 
 
 def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu() -> None:

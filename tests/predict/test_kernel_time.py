@@ -36,6 +36,7 @@ def rates(**changes: Any) -> Rates:
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0,
         "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0,
         "library_s": 0.0, "cycle_s": 0.0, "strided_cycles": 0.0, "page_s": 0.0,
+        "issue_cycle_s": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -106,6 +107,13 @@ def test_few_threads_wait_for_what_they_load_where_memory_would_not_be_busy() ->
     assert total_s(upsampling(waiting_s=1.0), rates()) == pytest.approx(3.0)
 
 
+def test_instructions_of_a_streaming_kernel_are_hidden_behind_its_memory_unless_they_take_longer() -> None:
+    """300 bytes take 3 s, and 40 cycles on 4 cores 10 of them."""
+    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], issue_cycles=np.array([[40.0]]))
+    assert total_s(norm, rates(issue_cycle_s=0.5)) == pytest.approx(5.0)
+    assert total_s(norm, rates(issue_cycle_s=0.1)) == pytest.approx(3.0)
+
+
 def test_a_copy_to_another_layout_reads_and_writes() -> None:
     norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], copied_bytes=np.array([[100.0]]))
     assert total_s(norm, rates()) == pytest.approx(3.0 + 2.0)
@@ -126,7 +134,7 @@ def test_every_term_of_a_call_changes_its_time(name: str) -> None:
     """A product of 128 or more in each dimension, whose work is small: a length of 1 and any other 1e12 differ."""
     ratios = ("reread_ratio", "transposed_ratio", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio")
     seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "cycle_s": 1.0, "strided_cycles": 1.0, "page_s": 1.0}
-    seconds |= {"core_bytes_per_s": 50.0, "direct_flops_per_s": 5.0}
+    seconds |= {"core_bytes_per_s": 50.0, "direct_flops_per_s": 5.0, "issue_cycle_s": 1.0}
     ramps = {"edge_ramp": 8.0, "depth_ramp": 8.0, "wave_ratio": 1.0, "overlap_ratio": 0.0, "cache_bytes": 1e3}
     term = TERMS[name]
     plain = kernels(

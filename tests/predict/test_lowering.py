@@ -452,6 +452,28 @@ def test_threads_go_through_all_images_of_an_interpolation_in_nchw_alone() -> No
     assert not lowered(toy, layout="nhwc").sequential_loads.any()
 
 
+@pytest.mark.parametrize(
+    ("width", "how", "is_slow"),
+    [
+        (50_257, {}, True),
+        (50_260, {}, True),  # a multiple of four
+        (50_264, {}, False),
+        (50_257, {"precision": "fp32"}, False),
+        (50_257, {"compile_mode": "compile"}, False),  # Inductor pads it
+        (50_257, {"kind": "cpu", "precision": "amp-bf16"}, False),
+    ],
+)
+def test_a_16_bit_product_with_rows_of_other_lengths_than_16_bytes_takes_slow_kernels(
+    width: int, how: dict[str, Any], is_slow: bool
+) -> None:
+    """9 tokens a sample, which need not be a multiple of anything."""
+    hidden, weight, scores = operand((0.0, 9.0), 64), operand(64, width), operand((0.0, 9.0), width)
+    head = workload(row("aten.mm", (hidden, weight), (scores,), family="matmul"))
+    kernels = lowered(head, **({"precision": "fp16"} | how))
+    assert kernels.flops.all()
+    assert kernels.issue_cycles.tolist() == (is_slow * kernels.flops / 400).tolist()
+
+
 def test_in_a_trace_of_one_batch_what_varies_is_no_parameter() -> None:
     """Its shapes are numbers as those of weights are, so the trace says which is which."""
     affine = workload(conv_row())
