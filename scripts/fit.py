@@ -68,7 +68,7 @@ DATE = "2026-11-27"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
 LEAST_FILLED = 0.85
-"""The share of the step that kernels fill in those of own GPUs that are fitted; the host delayed the others."""
+"""The least share of a step that its kernels must take for a step on our own GPUs to be fitted."""
 LONG_S = 1e-4
 """NeuSight's times of operators contain 15 to 25 us of dispatch overhead, for convolutions of odd sizes 250 us or
 more."""

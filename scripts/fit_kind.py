@@ -104,7 +104,7 @@ class Fitted:
     log_spreads: Mapping[Level, FloatArray]
     """One standard deviation of each of these errors, as the prediction would state it."""
     unseen: Mapping[Level, float]
-    """What the offset of each adds to the spread of a known device's."""
+    """The spread that each level's offset adds to that of a known device."""
     at_bounds: tuple[tuple[str, ...], ...]
     """Coefficients that end at one of their bounds."""
     shared_count: int

@@ -43,7 +43,7 @@ class Program:
     has_vectors_nhwc: bool = False
     """True if channels-last images take SIMD instead of `scalar_cycles`."""
     issue_cycles: Number = 0.0
-    """Cycles in which a GPU's core issues the instructions of a streaming kernel in NCHW, shared by all cores."""
+    """Cycles in which a GPU's cores issue instructions if the images are in NCHW, shared by all cores."""
     serial_cycles: Number = 0.0
     """Cycles of code that runs on one core of a CPU."""
     repack_count: Number = 0.0
@@ -84,6 +84,7 @@ _LOADS_IN_FLIGHT = 724.0
 _CHANNEL_BYTES = 131_072.0
 """Bytes of a channel that a core's registers hold: 100 KB are read once on an H100, 200 KB twice."""
 _LEAST_IMAGE_DIMS = 3
+"""Dimensions from which on torch calls cuDNN's spatial batch norm: samples, channels and a length."""
 _IMAGE_DIMS = 4
 """Dimensions of a tensor that can be channels-last: samples, channels, height and width."""
 _ONE_KERNEL = Program()

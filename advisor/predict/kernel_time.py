@@ -90,7 +90,7 @@ class Kernels:
     sequential_loads: _Work
     """Loads that each thread makes in sequence."""
     issue_cycles: _Work
-    """Cycles in which a GPU's core issues the instructions of a streaming kernel, shared by all cores."""
+    """Cycles in which a GPU's cores issue instructions, shared by all cores. They overlap with memory accesses."""
     launches: _Work
     joins: _Work
     """How often all cores of a CPU start and finish together."""
@@ -126,7 +126,7 @@ class Kernels:
     compiled_dispatches: _Count
     """Kernels that compiled code launches."""
     library_launches: _Count
-    """Kernels that a GPU's library launches in eager mode beyond one for each dispatch: those of recurrent layers."""
+    """Kernels launched on a GPU in eager mode beyond one per dispatch, such as those of a recurrent layer."""
     transfer_bytes: _Count
     """Bytes copied to the device."""
     parameter_bytes: Annotated[FloatArray, _Term("step's kernels")]
@@ -168,8 +168,8 @@ DISPATCHED: Mapping[str, str] = {
     "compiled_dispatches": "compiled_dispatch_s",
     "library_launches": "compiled_dispatch_s",
 }
-"""What the host does for a step: the field of `Kernels` with their number -> the field of `Efficiency` with the seconds
-of one. A library launches a kernel as compiled code does, without Python or a dispatcher."""
+"""Maps each count of host operations in `Kernels` to the field of `Efficiency` with the seconds of one operation. A
+library launches a kernel like compiled code does, without Python or a dispatcher."""
 
 
 def kernels_of(terms: Sequence[Mapping[str, Any]], *, batch_count: int, **of_step: FloatArray) -> Kernels:

@@ -19,7 +19,7 @@ from tests.predict.toys import device, kernels
 
 FAMILIES = sorted({*known_families(), *(one.family for one in formulas())})
 DISPATCHED = ("dispatches", "backward_dispatches", "compiled_dispatches", "library_launches")
-"""What the host does in the phases of a step, compiled or not."""
+"""The counts of host operations in a step."""
 PEAKS = {unit: 1e12 * (1 + index) for index, unit in enumerate(UNITS)}
 
 
