@@ -1,12 +1,15 @@
-"""Measures the cost of elementwise functions, pooling and the softmax of attention on this CPU.
+"""Measures the cost of elementwise functions, loops, pooling and the softmax of attention on this CPU.
 
-    python scripts/measure_functions.py
+    python scripts/measure_functions.py --clock-ghz 2.96
 
-Prints the figures of `_ON_CPU` in advisor/predict/composite_kernels.py. It runs one thread on tensors that fit in a
-cache close to the core, and takes the 20th percentile of many runs, which other load affects least.
+Prints the figures of advisor/predict/cpu_loops.py and of `_ON_CPU` in advisor/predict/composite_kernels.py. It runs on
+tensors that fit in a cache close to the core, and takes the 20th percentile of many runs, which other load affects
+least. One thread, but for loops, which are also run with two: of a loop that is not shared each thread then seems to
+take twice the cycles. The clock is that of the core while it runs; some hypervisors hide it.
 """
 
-from collections.abc import Callable, Mapping
+import argparse
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
 
 import numpy as np
@@ -35,8 +38,30 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "softplus": functional.softplus,
     "tanh": torch.tanh,
     "mish": functional.mish,
+    "elu": lambda x: functional.elu(-x),
+    "expm1": torch.expm1,
+    "log1p": torch.log1p,
+    "log_sigmoid": functional.logsigmoid,
+    "remainder": lambda x: x.remainder(1.0),
+    "fmod": lambda x: x.fmod(1.0),
+    "floor_divide": lambda x: torch.floor_divide(x, 1.5),
+    "atan2": lambda x: torch.atan2(x, x),
+    "hypot": lambda x: torch.hypot(x, x),
+    "logaddexp": lambda x: torch.logaddexp(x, x),
+    "xlogy": lambda x: torch.xlogy(x, x),
+    "sinh": torch.sinh,
+    "erfinv": lambda x: torch.erfinv(x / 10),
+    "lgamma": torch.lgamma,
+    "digamma": torch.digamma,
+    "gt": lambda x: x > 1,
+    "eq": lambda x: x == 1,
+    "glu": lambda x: functional.glu(torch.cat((x, x)), 0),
+    "binary_cross_entropy_with_logits": lambda x: functional.binary_cross_entropy_with_logits(x, x, reduction="none"),
 }
-_GRADIENTS = ("relu", "hardswish", "sigmoid", "silu", "gelu", "tanh", "mish")
+_GRADIENTS = (
+    "relu", "hardswish", "sigmoid", "silu", "gelu", "tanh", "mish", "elu", "log_sigmoid", "softplus", "glu",
+)  # fmt: skip
+_LOOP_NUMEL = 2**18
 _LENGTHS = (32, 64, 128, 197, 256, 512, 1024, 1500)
 _ATTENTION_FLOPS = 1e9
 
@@ -70,6 +95,70 @@ def show_functions(dtype: torch.dtype) -> None:
                 seconds_of(lambda r=result, i=leaf, g=gradient: torch.autograd.grad(r, i, g, retain_graph=True))  # type: ignore[misc]
             )
         print(f"{dtype} {name}_backward {(times_s[0] - times_s[1]) / added_s:.1f}", flush=True)
+
+
+def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]]]:
+    """Yield the name, the count of elements and the call of each loop of advisor/predict/cpu_loops.py."""
+    numel = float(_LOOP_NUMEL)
+    x, y = torch.rand(2, 512, 512).to(dtype)
+    rows, table = torch.rand(2, 4096, 64).to(dtype)
+    places = (torch.arange(4096) * 7919).remainder(4096)
+    image, wide = torch.rand(1, 64, 64, 64).to(dtype), torch.rand(64, 4096).to(dtype)
+    volume, edges = torch.rand(1, 16, 16, 32, 32).to(dtype), torch.linspace(0, 1, 64).to(dtype)
+    classes = torch.rand(1, 16, 128, 128).to(dtype)
+    targets = torch.randint(16, (1, 128, 128))
+    columns = functional.unfold(image, 3, padding=1)
+    yield "masked_fill", numel, lambda: x.masked_fill(y > x, 0.0)
+    yield "where", numel, lambda: torch.where(y > x, x, y)
+    yield "index, rows", numel, lambda: table[places]
+    yield "index, columns", numel, lambda: wide[:, places]
+    yield "gather", numel, lambda: wide.gather(1, places.expand(64, 4096))
+    yield "index_put, adding", numel, lambda: table.index_put_((places,), rows, accumulate=True)
+    yield "index_put", numel, lambda: table.index_put_((places,), rows)
+    yield "max with its place", numel, lambda: x.max(0)
+    yield "argmax, rows of 512", numel, lambda: x.argmax(-1)
+    yield "argmax, rows of 16", numel, lambda: classes.argmax(1)
+    yield "median", numel, lambda: x.median(-1)
+    yield "cumsum, last dimension", numel, lambda: x.cumsum(-1)
+    yield "cumsum, first dimension", numel, lambda: x.cumsum(0)
+    for width in (64, 512, 8192):
+        yield f"topk, rows of {width}", numel, lambda w=width: x.view(-1, w).topk(8, -1)  # type: ignore[misc]
+    yield "searchsorted, each of 6 comparisons", 6 * numel, lambda: torch.searchsorted(edges, x)
+    for width in (8, 16, 64):
+        yield f"softmax, rows of {width}", numel, lambda w=width: x.view(-1, w).softmax(-1)  # type: ignore[misc]
+        done = x.view(-1, width).softmax(-1)
+        yield (
+            f"softmax backward, rows of {width}",
+            numel,
+            lambda d=done: torch._softmax_backward_data(d, d, -1, d.dtype),  # type: ignore[misc]
+        )
+    yield "max_pool3d, element of a window", numel, lambda: functional.max_pool3d(volume, 2)
+    if dtype == torch.float32:
+        yield "avg_pool3d, element of a window", numel, lambda: functional.avg_pool3d(volume, 2)
+    yield "adaptive average, window of 2 x 2", numel / 4, lambda: functional.adaptive_avg_pool2d(image, 32)
+    yield "adaptive average, window of 8 x 8", numel / 64, lambda: functional.adaptive_avg_pool2d(image, 8)
+    yield "adaptive maximum", numel, lambda: functional.adaptive_max_pool2d(image, 1)
+    yield "im2col", 9 * numel, lambda: functional.unfold(image, 3, padding=1)
+    yield "col2im", 9 * numel, lambda: functional.fold(columns, (64, 64), 3, padding=1)
+    yield "pixel_shuffle", numel, lambda: functional.pixel_shuffle(image, 2)
+    yield "upsample_linear1d", 2 * numel, lambda: functional.interpolate(wide[None], scale_factor=2, mode="linear")
+    yield "nll_loss2d", float(targets.numel()), lambda: functional.nll_loss(classes, targets)
+    yield "bernoulli", numel, lambda: torch.empty_like(x).bernoulli_(0.9)
+    yield "rand", numel, lambda: torch.rand_like(x)
+    yield "randn", numel, lambda: torch.randn_like(x)
+    yield "randint", numel, lambda: torch.randint(100, (512, 512))
+    yield "exponential", numel, lambda: torch.empty_like(x).exponential_()
+
+
+def show_loops(dtype: torch.dtype, *, clock_hz: float) -> None:
+    """Print the cycles of a thread for each element, with one thread and with two."""
+    for name, count, call in loops(dtype):
+        cycles = []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            cycles.append(seconds_of(call, runs=25, calls=1) * clock_hz * threads / count)
+        print(f"{dtype} {name}: {cycles[0]:.1f} cycles, {cycles[1]:.1f} with two threads", flush=True)
+    torch.set_num_threads(1)
 
 
 def show_pools() -> None:
@@ -106,7 +195,12 @@ def show_attention(dtype: torch.dtype, head_dim: int) -> None:
 
 def main() -> None:
     """Measure and print all figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clock-ghz", type=float, required=True, help="clock of a core under load")
+    clock_hz = parser.parse_args().clock_ghz * 1e9
     torch.set_num_threads(1)
+    for dtype in (torch.float32, torch.bfloat16):
+        show_loops(dtype, clock_hz=clock_hz)
     show_pools()
     for dtype in (torch.float32, torch.bfloat16):
         show_functions(dtype)

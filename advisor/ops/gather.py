@@ -20,7 +20,7 @@ def _gather(call: Call) -> Cost:
     return call.reading(*indices, read_bytes=call.output_numel * source.itemsize_bytes)
 
 
-@formula(*aten("index_put _index_put_impl _unsafe_index_put"), family="gather")
+@formula(*aten("index_put _index_put_impl _unsafe_index_put"), family="gather", attributes=("accumulate",))
 def _index_put(call: Call) -> Cost:
     """Inputs (destination, indices..., values): writes in place at the indices."""
     destination, *indices, values = call.inputs

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, formula_of, log2
+from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
+from advisor.predict.cpu_loops import LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
@@ -42,6 +43,8 @@ class Program:
     """Cycles of a CPU's loop over single elements, shared by all cores."""
     has_vectors_nhwc: bool = False
     """True if channels-last images take SIMD instead of `scalar_cycles`."""
+    has_vectors_compiled: bool = False
+    """True if code that torch.compile generates takes SIMD instead of the two kinds of cycles."""
     issue_cycles: Number = 0.0
     """Cycles in which a GPU's cores issue instructions if the images are in NCHW, shared by all cores."""
     serial_cycles: Number = 0.0
@@ -67,8 +70,14 @@ _FLOP_RATIO_OF_FUNCTION: Mapping[str, float] = {
     "div": 1.5, "hardswish": 2, "rsqrt": 4, "sqrt": 5, "silu": 5, "sigmoid": 5, "silu_backward": 7, "gelu": 10,
     "exp": 10, "log": 13, "sin": 17, "cos": 17, "erf": 17, "softplus": 20, "gelu_backward": 28, "tanh": 33, "mish": 50,
     "mish_backward": 60,
+    # On an Emerald Rapids, whose figures for softplus and mish are 0.8 to 1 of the Zen 4's.
+    "log_sigmoid_backward": 3, "glu": 5, "softplus_backward": 6, "elu_backward": 6.5,
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "binary_cross_entropy_with_logits"), 7), "log1p": 8,
+    "glu_backward": 9, "erfinv": 13, "expm1": 13, "hypot": 14, "elu": 15, "atan2": 16, "cosh": 17, "sinh": 17,
+    "log_sigmoid_forward": 18, "fmod": 18, "logaddexp": 20, "remainder": 21, "floor_divide": 33, "xlogy": 45,
+    "lgamma": 70, "digamma": 200,
 }  # fmt: skip
-"""Time per element of torch's vectorized functions on a CPU relative to an addition, both in the nearest cache.
+"""Time per FLOP of torch's vectorized functions on a CPU relative to an addition, both in the nearest cache.
 Measured by `scripts/measure_functions.py` in fp32 on a Zen 4, torch 2.13; bf16, computed in fp32, takes as long."""
 FUSED_FLOP_RATIO = 0.1
 """Time of an operator whose operands are in registers, relative to an eager addition: only its FLOP, a tenth of the
@@ -94,7 +103,7 @@ _Lowering = Callable[[Call, float], Program]
 
 def program_of(call: Call, *, kind: DeviceKind, itemsize_bytes: float) -> Program:
     """Return the program of a call: one kernel, unless the operator is known to need more."""
-    lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(call.op)
+    lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(counted_as(call.op))
     return lowering(call, itemsize_bytes) if lowering else _ONE_KERNEL
 
 
@@ -179,65 +188,19 @@ def _gpu_interpolation(call: Call, itemsize_bytes: float) -> Program:
     return Program(sequential_loads=samples * channels)
 
 
-_INPUT_CYCLES: Mapping[str, float] = {
-    **dict.fromkeys(aten("var std var_mean std_mean"), 20.0),  # Welford's update, with a division
-    **dict.fromkeys(aten("topk"), 5.0),
-    **dict.fromkeys(aten("upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward"), 12.0),
-    **dict.fromkeys(aten("upsample_linear1d_backward upsample_bilinear2d_backward"), 27.0),
-    "aten.upsample_trilinear3d_backward": 54.0,  # twice the taps
-    "aten.upsample_bicubic2d_backward": 85.0,
-}
-"""Cycles of a core for each element of the first input, which torch's CPU kernels take one at a time. From the steps of
-`scripts/nets/operators.py` on a Granite Rapids, torch 2.13, but for the loss and other operators of the case."""
-_OUTPUT_CYCLES: Mapping[str, float] = {
-    **dict.fromkeys(aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d"), 10.0),
-    **dict.fromkeys(aten("upsample_linear1d upsample_bilinear2d"), 10.0),
-    "aten.upsample_trilinear3d": 20.0,  # twice the taps
-    "aten.upsample_bicubic2d": 27.0,
-    "aten.where": 15.0,
-}
-"""The same for each element of the output."""
-_WINDOW_CYCLES: Mapping[str, float] = {
-    **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), 11.0), "aten.avg_pool2d": 5.5,
-    "aten.max_pool2d_with_indices_backward": 16.0, "aten.avg_pool2d_backward": 5.0,
-}  # fmt: skip
-"""The same for each element of a pool's windows, or for each gradient of a largest element, as the formulas count. In
-forward 10 and 5 on a Zen 4 (`scripts/measure_functions.py`), 12 and 6 on a Granite Rapids."""
-GRAIN_NUMEL = 32_768
-"""Up to this number of elements torch uses one core (ATen/Parallel.h: GRAIN_SIZE)."""
-_COMPARISON_CYCLES = 13.5
-"""The same for each comparison of a sort, which its formula counts."""
 _PLAN_CYCLES = 40.0
 """Cycles for each point of a Fourier transform's length, mostly the plan's trigonometric functions: transforms of 32
 and of 4,096 points take 3 and 50 us."""
-_DRAW_CYCLES = 20.0
-"""Cycles for a number of the CPU's generator, which is one for all threads (ATen's CPUGeneratorImpl)."""
 
 
-def _scalar_loop(call: Call, itemsize_bytes: float) -> Program:
-    """Return the program of a kernel that takes one element at a time."""
-    if call.op in _INPUT_CYCLES:
-        return _looping(_INPUT_CYCLES[call.op] * call.inputs[0].numel, call)
-    return _looping(_OUTPUT_CYCLES[call.op] * call.outputs[0].numel, call)
-
-
-def _looping(cycles: Number, call: Call) -> Program:
-    """Return the program of a loop, on one core if it has few elements."""
-    is_shared = np.maximum(call.inputs[0].numel, call.outputs[0].numel) > GRAIN_NUMEL
-    return Program(scalar_cycles=cycles * is_shared, serial_cycles=cycles * ~np.asarray(is_shared))
-
-
-def _counted_flops(call: Call) -> Number:
-    counted = formula_of(call.op)
-    return counted.cost(call).flops if counted else 0.0
-
-
-def _cpu_pool(call: Call, itemsize_bytes: float) -> Program:
-    return Program(scalar_cycles=_WINDOW_CYCLES[call.op] * _counted_flops(call), has_vectors_nhwc=True)
-
-
-def _cpu_sort(call: Call, itemsize_bytes: float) -> Program:
-    return _looping(_COMPARISON_CYCLES * _counted_flops(call), call)
+def _cpu_loop(call: Call, itemsize_bytes: float) -> Program:
+    loop = loop_of(call)
+    return Program(
+        scalar_cycles=loop.shared_cycles,
+        serial_cycles=loop.serial_cycles,
+        has_vectors_nhwc=counted_as(call.op) in VECTORS_NHWC,
+        has_vectors_compiled=counted_as(call.op) in VECTORS_COMPILED,
+    )
 
 
 def _cpu_table_gradient(call: Call, itemsize_bytes: float) -> Program:
@@ -249,17 +212,13 @@ def _cpu_table_gradient(call: Call, itemsize_bytes: float) -> Program:
     if call.op == "aten.embedding_dense_backward":
         return program
     indices = call.inputs[1].numel
-    return replace(program, launches=9.0, serial_cycles=_COMPARISON_CYCLES * indices * log2(indices))
+    return replace(program, launches=9.0, serial_cycles=SORTED_CYCLES * indices * log2(indices))
 
 
 def _cpu_transform(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a Fourier transform, for which torch makes a plan at every call."""
     lengths = [call.inputs[0].shape[dim] for dim in call.attributes["dim"]]
     return Program(serial_cycles=_PLAN_CYCLES * sum(lengths))
-
-
-def _cpu_draw(call: Call, itemsize_bytes: float) -> Program:
-    return Program(serial_cycles=_DRAW_CYCLES * call.outputs[0].numel)
 
 
 def _convolution_backward(call: Call, itemsize_bytes: float) -> Program:
@@ -480,7 +439,7 @@ _ON_CPU: Mapping[str, _Lowering] = {
     **dict.fromkeys((*_BATCH_NORMS, "aten.native_group_norm", *_NORM_GRADIENTS), _norm),
     "aten.convolution_backward": _convolution_backward,
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
-    **dict.fromkeys(_WINDOW_CYCLES, _cpu_pool),
+    **dict.fromkeys(LOOPS, _cpu_loop),
     # The sums of embedding bags stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`). torch.profiler shows fourteen
     # small kernels around them: offsets, sizes and means.
     **dict.fromkeys(
@@ -490,10 +449,7 @@ _ON_CPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(
         aten("embedding_dense_backward _embedding_bag_dense_backward _embedding_bag_backward"), _cpu_table_gradient
     ),
-    **dict.fromkeys((*_INPUT_CYCLES, *_OUTPUT_CYCLES), _scalar_loop),
-    **dict.fromkeys(aten("sort argsort"), _cpu_sort),
     **dict.fromkeys(aten("_fft_c2c _fft_r2c _fft_c2r"), _cpu_transform),
-    **dict.fromkeys(aten("bernoulli bernoulli_ native_dropout"), _cpu_draw),
     "aten.addmm": _cpu_add_matmul,
     **dict.fromkeys(("attention", "attention_backward"), _cpu_attention),
     **dict.fromkeys(("rnn", "rnn_backward"), _cpu_rnn),

@@ -10,12 +10,12 @@ from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES
 from advisor.predict.blocks import part_of
 from advisor.predict.composite_kernels import (
     FUSED_FLOP_RATIO,
-    GRAIN_NUMEL,
     PRODUCT_CALL_CYCLES,
     Program,
     has_running_statistics,
     program_of,
 )
+from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import MATRIX_FAMILIES, Width, computing_family, unit_of, width_of
@@ -186,6 +186,7 @@ def _row_kernels(
     all_shares = sum(product.share for product in work.products)
     is_channels_last = layout == "nhwc" or converts_layout or CHANNELS_LAST in row.attributes
     is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not is_channels_last
+    has_vectors = (program.has_vectors_nhwc and is_channels_last) or (program.has_vectors_compiled and is_compiled)
     is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not is_compiled))
     is_half_product = kind == "cpu" and row.family == "matmul" and work.dtype in _HALF_DTYPES
     repack_count = 1.0 if kind == "cpu" and (row.family == "conv" or is_half_product) else program.repack_count
@@ -219,8 +220,8 @@ def _row_kernels(
             "data_bytes": share_of(moved_bytes),
             "sequential_loads": program.sequential_loads if layout == "nchw" else 0.0,
             "issue_cycles": program.issue_cycles if layout == "nchw" else 0.0,
-            "scalar_cycles": 0.0 if program.has_vectors_nhwc and is_channels_last else program.scalar_cycles,
-            "serial_cycles": program.serial_cycles,
+            "scalar_cycles": 0.0 if has_vectors else program.scalar_cycles,
+            "serial_cycles": 0.0 if has_vectors else program.serial_cycles,
             "launches": own_launches,
             "cast_bytes": 0.0 if kind == "cpu" else share_of(cast_bytes),
             "copied_bytes": copied_bytes,

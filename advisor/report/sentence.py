@@ -350,7 +350,7 @@ def _money(quote: Quote, recommendation: Recommendation) -> str:
 
 
 def _rivals(best: Quote, recommendation: Recommendation) -> str:
-    """Return the chance of the best and of its device, and the offers that are too close to call."""
+    """Return the chance of the best and of its device, and the offers that could cost less or are as fast."""
     quotes, is_cost = recommendation.quotes, recommendation.job.objective == "cost"
     if len(quotes) < 2:
         return ""
@@ -359,24 +359,28 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     device_chance = units.format_ratio(round(of_device, 2))
     if is_cost and of_device and device_chance != percent_chance(best):
         chance += f", its device {device_chance}"
-    rivals = sorted(
+    close = sorted(
         (one for one in quotes if one.indistinguishable and one.is_candidate == best.is_candidate),
         key=lambda one: -one.chance_among_trusted,
     )
+    # An offer on the best's device is close to it and never cheaper: it shares its error.
+    rivals = [one for one in close if one is close[0] or not is_cost or round(one.chance_among_trusted, 2)]
     if not rivals:
         aside = ", offers marked ? aside" if any(one.is_candidate != best.is_candidate for one in quotes) else ""
         return f"How sure: {chance or 'no other offer is too close to call'}{aside}."
-    # An offer on the best's device is close to it and never cheaper: it shares its error.
-    first, *others_near = rivals[:_NAMED_RIVAL_COUNT]
-    shown = (first, *(one for one in others_near if not is_cost or round(one.chance_among_trusted, 2)))
+    shown = rivals[:_NAMED_RIVAL_COUNT]
     named = ", ".join(
         f"{rival.provider} {rival.instance}{f' ({percent_chance(rival)})' if is_cost else ''}" for rival in shown
     )
     unnamed = f" and {len(rivals) - len(shown):,} more" if len(rivals) > len(shown) else ""
-    others = "1 other offer is" if len(rivals) == 1 else f"{len(rivals):,} other offers are"
+    offers = "1 other offer" if len(rivals) == 1 else f"{len(rivals):,} other offers"
+    closeness = (
+        "could cost less" if is_cost else "is too close to call" if len(rivals) == 1 else "are too close to call"
+    )
+    first = rivals[0]
     is_likelier = is_cost and first.chance_among_trusted > best.chance_among_trusted and not first.may_lead
     why = f" {best.instance} leads: it rents for less at about the same cost." if is_likelier else ""
-    return f"How sure: {chance}{'; ' if chance else ''}{others} too close to call: {named}{unnamed}.{why}"
+    return f"How sure: {chance}{'; ' if chance else ''}{offers} {closeness}: {named}{unnamed}.{why}"
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:

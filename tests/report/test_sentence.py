@@ -67,13 +67,14 @@ def test_of_many_rivals_the_three_likeliest_are_named() -> None:
     assert "aws c" not in said
 
 
-def test_a_rival_that_is_never_the_cheapest_is_only_counted() -> None:
+def test_a_rival_that_is_never_the_cheapest_is_not_one() -> None:
     rivals = [
         quote(name, kind="gpu", device="T4", usd=0.5, chance_cheapest=chance, indistinguishable=True)
         for name, chance in (("b", 0.1), ("c", 0.001))
     ]
     said = sentence.headline(recommendation(L4, *rivals))
-    assert_says(said, "2 other", "aws b", "1 more")
+    assert_says(said, "1 other", "aws b")
+    assert "more" not in said
     assert "aws c" not in said
 
 

@@ -1,0 +1,236 @@
+"""Cycles of torch's CPU kernels that take one element at a time, not as many as a SIMD register holds.
+
+Unless said otherwise they are from single operators on an Emerald Rapids at 2.96 GHz (`scripts/measure_functions.py`,
+torch 2.13, fp32 and bf16): the middle of both types, whose figures differ by up to a third.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from advisor.ops.registry import Call, Number, aten, counted_as, formula_of
+
+GRAIN_NUMEL = 32_768
+"""Up to this number of elements torch uses one core (ATen/Parallel.h: GRAIN_SIZE)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """Cycles of a core, which all cores share or one core takes alone."""
+
+    shared_cycles: Number = 0.0
+    serial_cycles: Number = 0.0
+
+
+def loop_of(call: Call) -> Loop:
+    """Return the loop of a call whose operator is in `LOOPS`; one core runs it alone if it has few elements."""
+    op = counted_as(call.op)
+    cycles = LOOPS[op](call)
+    if op in _ON_ONE_CORE or _adds_half_at_indices(call):
+        return Loop(serial_cycles=cycles)
+    if op in VECTORS_NHWC:
+        return Loop(shared_cycles=cycles)
+    is_shared = _iterated_numel(call) > GRAIN_NUMEL
+    return Loop(shared_cycles=cycles * is_shared, serial_cycles=cycles * ~np.asarray(is_shared))
+
+
+def _iterated_numel(call: Call) -> Number:
+    """Return the elements that torch shares among the cores: the larger of operand and result, or those at indices."""
+    if counted_as(call.op) in _WRITES_AT_INDICES:
+        return call.inputs[-1].numel
+    if counted_as(call.op) in _READS_AT_INDICES:
+        return call.outputs[0].numel
+    return np.maximum(call.inputs[0].numel, call.outputs[0].numel)
+
+
+def _counted_flops(call: Call) -> Number:
+    """Return the FLOP that the operator's formula counts, 0 without one."""
+    counted = formula_of(call.op)
+    return counted.cost(call).flops if counted else 0.0
+
+
+_Cycles = Callable[[Call], Number]
+
+_READS_AT_INDICES = aten("index _unsafe_index gather take take_along_dim")
+_WRITES_AT_INDICES = aten("index_put _index_put_impl _unsafe_index_put")
+_INPUT_CYCLES: Mapping[str, float] = {
+    # From `scripts/nets/operators.py` on a Granite Rapids, but for the loss and other operators of the case.
+    **dict.fromkeys(aten("var std var_mean std_mean"), 20.0),  # Welford's update, with a division
+    **dict.fromkeys(aten("upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward"), 12.0),
+    **dict.fromkeys(aten("upsample_linear1d_backward upsample_bilinear2d_backward"), 27.0),
+    "aten.upsample_trilinear3d_backward": 54.0,  # twice the taps
+    "aten.upsample_bicubic2d_backward": 85.0,
+    # On the Emerald Rapids.
+    **dict.fromkeys(aten("median nanmedian kthvalue"), 47.0),
+    **dict.fromkeys(aten("adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"), 4.0),
+    "aten.grid_sampler_2d_backward": 53.0,
+    "aten.col2im": 6.0,
+}
+"""For each element of the first input."""
+_OUTPUT_CYCLES: Mapping[str, float] = {
+    # From `scripts/nets/operators.py` on a Granite Rapids.
+    **dict.fromkeys(aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d"), 10.0),
+    "aten.upsample_linear1d": 4.0,  # a row of the result is contiguous; on the Emerald Rapids
+    "aten.upsample_bilinear2d": 10.0,
+    "aten.upsample_trilinear3d": 20.0,  # twice the taps
+    "aten.upsample_bicubic2d": 27.0,
+    **dict.fromkeys(aten("where masked_fill"), 15.0),  # masked_fill on the Emerald Rapids: 16
+    # On the Emerald Rapids.
+    **dict.fromkeys(_READS_AT_INDICES, 4.0),  # 2 in rows, 7 in columns
+    **dict.fromkeys(aten("pixel_shuffle pixel_unshuffle"), 7.0),
+    "aten.im2col": 4.7,
+    # Numbers of the CPU's generator, which is one for all threads (ATen's CPUGeneratorImpl).
+    **dict.fromkeys(aten("bernoulli native_dropout"), 20.0),
+    **dict.fromkeys(aten("rand rand_like uniform randn randn_like normal normal_functional"), 10.0),
+    **dict.fromkeys(aten("randint randint_like random"), 11.0),
+    "aten.exponential": 65.0,
+}
+"""For each element of the output."""
+_WINDOW_CYCLES: Mapping[str, float] = {
+    # In forward 10 and 5 on a Zen 4, 12 and 6 on a Granite Rapids.
+    **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), 11.0),
+    "aten.avg_pool2d": 5.5,
+    "aten.max_pool2d_with_indices_backward": 16.0,
+    "aten.avg_pool2d_backward": 5.0,
+    # On the Emerald Rapids.
+    **dict.fromkeys(aten("max_pool3d max_pool3d_with_indices"), 14.0),
+    "aten.max_pool3d_with_indices_backward": 12.0,
+    "aten.avg_pool3d": 4.0,
+    "aten.avg_pool3d_backward": 5.5,
+}
+"""For each element of a pool's windows, or for each gradient of a largest element, as the formulas count."""
+_COMPARISON_CYCLES: Mapping[str, float] = {
+    **dict.fromkeys(aten("sort argsort"), 13.5),
+    **dict.fromkeys(aten("searchsorted bucketize isin"), 22.0),  # mispredicted branches
+}
+"""For each comparison, which the formulas count."""
+_ON_ONE_CORE = frozenset(
+    aten(
+        "col2im bernoulli native_dropout rand rand_like uniform randn randn_like normal normal_functional "
+        "randint randint_like random exponential nll_loss2d_forward"
+    )
+)
+"""Operators that torch does not share among threads."""
+SORTED_CYCLES = _COMPARISON_CYCLES["aten.sort"]
+_SCALAR_FUNCTION_CYCLES = 48.0
+_SCALAR_GRADIENT_CYCLES = 22.0
+"""An element of a softmax over rows shorter than a register, for whose exponential torch calls the scalar function (460
+cycles for 8 elements of fp32, 56 for 16), and of its gradient."""
+_REGISTER_NUMEL = 16
+"""Elements of fp32 in a register of AVX-512."""
+_SELECTED_CYCLES = 5.0
+_SELECTED_ROW_CYCLES = 2_400.0
+"""A selection of the largest: for each element, as on a Granite Rapids, and for each row, which it copies with its
+indices (38 cycles an element in rows of 64, 12 in rows of 512, 6 in rows of 8,192)."""
+_EXTREME_CYCLES = 4.0
+"""An element of a maximum with its place: 3.6 to 6.5."""
+_PLACE_CYCLES = 6.0
+_PLACE_ROW_CYCLES = 600.0
+"""The place alone: 6 to 13 cycles an element in rows of 512, 30 to 50 in rows of 21."""
+_WINDOW_ELEMENT_CYCLES = 1.6
+_ADAPTIVE_WINDOW_CYCLES = 28.0
+"""An adaptive average: 34 cycles for a window of 2 x 2, 100 to 136 for one of 8 x 8, in both directions."""
+_STRIDED_SCAN_CYCLES = 10.0
+"""A cumulative sum along another than the last dimension; along the last it takes no longer than its bytes."""
+_ADDED_CYCLES = 5.0
+_ATOMIC_CYCLES = 24.0
+"""An element that is added at an index: alone, or by a compare-and-swap (ATen's cpu_atomic_add_float)."""
+_PICKED_CYCLES = 13.0
+_PICKED_GRADIENT_CYCLES = 30.0
+"""A pixel of a negative log-likelihood, and of its gradient."""
+
+
+def _adds_half_at_indices(call: Call) -> bool:
+    """Return whether the call adds 16-bit elements at indices, for which torch has no atomic addition."""
+    return _adds_at_indices(call) and call.inputs[0].dtype != "float32"
+
+
+def _adds_at_indices(call: Call) -> bool:
+    return bool(call.attributes.get("accumulate"))
+
+
+def _indexed_writes(call: Call) -> Number:
+    """Take nothing beyond the bytes unless it accumulates; the same index may then come twice."""
+    if not _adds_at_indices(call):
+        return 0.0
+    values = call.inputs[-1].numel
+    is_atomic = (values > GRAIN_NUMEL) & (call.inputs[0].dtype == "float32")
+    return values * np.where(is_atomic, _ATOMIC_CYCLES, _ADDED_CYCLES)
+
+
+def _selection(call: Call) -> Number:
+    numel = call.inputs[0].numel
+    row_count = call.outputs[0].numel / np.maximum(call.outputs[0].shape[-1], 1) if call.outputs[0].shape else 1.0
+    return _SELECTED_CYCLES * numel + _SELECTED_ROW_CYCLES * row_count
+
+
+def _place(call: Call) -> Number:
+    return _PLACE_CYCLES * call.inputs[0].numel + _PLACE_ROW_CYCLES * call.outputs[0].numel
+
+
+def _extreme(call: Call) -> Number:
+    """A maximum without its place takes SIMD."""
+    return _EXTREME_CYCLES * call.inputs[0].numel if len(call.outputs) > 1 else 0.0
+
+
+def _adaptive_average(call: Call) -> Number:
+    large, small = sorted((call.inputs[0], call.outputs[0]), key=lambda one: -np.max(one.numel))
+    return _WINDOW_ELEMENT_CYCLES * large.numel + _ADAPTIVE_WINDOW_CYCLES * small.numel
+
+
+def _softmax(call: Call, *, cycles: float) -> Number:
+    result = call.outputs[0]
+    is_last = call.attributes.get("dim", -1) in (-1, len(result.shape) - 1)
+    if not is_last or not result.shape:
+        return 0.0
+    return cycles * result.numel * (np.asarray(result.shape[-1]) < _REGISTER_NUMEL)
+
+
+def _scan(call: Call) -> Number:
+    shape = call.inputs[0].shape
+    is_last = call.attributes.get("dim", -1) in (-1, len(shape) - 1)
+    return 0.0 if is_last else _STRIDED_SCAN_CYCLES * call.inputs[0].numel
+
+
+def _per_input(cycles: float) -> _Cycles:
+    return lambda call: cycles * call.inputs[0].numel
+
+
+def _per_output(cycles: float) -> _Cycles:
+    return lambda call: cycles * call.outputs[0].numel
+
+
+def _per_flop(cycles: float) -> _Cycles:
+    return lambda call: cycles * _counted_flops(call)
+
+
+LOOPS: Mapping[str, _Cycles] = {
+    **{op: _per_input(cycles) for op, cycles in _INPUT_CYCLES.items()},
+    **{op: _per_output(cycles) for op, cycles in _OUTPUT_CYCLES.items()},
+    **{op: _per_flop(cycles) for op, cycles in {**_WINDOW_CYCLES, **_COMPARISON_CYCLES}.items()},
+    **dict.fromkeys(_WRITES_AT_INDICES, _indexed_writes),
+    "aten.topk": _selection,
+    **dict.fromkeys(aten("max min"), _extreme),
+    **dict.fromkeys(aten("argmax argmin"), _place),
+    **dict.fromkeys(aten("_adaptive_avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d_backward"), _adaptive_average),
+    **dict.fromkeys(
+        aten("_softmax _log_softmax softmax log_softmax"), partial(_softmax, cycles=_SCALAR_FUNCTION_CYCLES)
+    ),
+    **dict.fromkeys(
+        aten("_softmax_backward_data _log_softmax_backward_data"), partial(_softmax, cycles=_SCALAR_GRADIENT_CYCLES)
+    ),
+    **dict.fromkeys(aten("cumsum cumprod"), _scan),
+    "aten.nll_loss2d_forward": lambda call: _PICKED_CYCLES * call.inputs[1].numel,
+    "aten.nll_loss2d_backward": lambda call: _PICKED_GRADIENT_CYCLES * call.inputs[2].numel,
+}
+"""Returns the cycles of a call, by operator."""
+VECTORS_NHWC = frozenset(_WINDOW_CYCLES)
+"""Operators that take SIMD if images are channels-last."""
+VECTORS_COMPILED = frozenset(
+    aten("masked_fill max min argmax argmin _adaptive_avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d_backward")
+    + aten("_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data")
+    + aten("pixel_shuffle pixel_unshuffle nll_loss2d_forward nll_loss2d_backward")
+)
+"""Operators for which torch.compile generates code that takes SIMD."""

@@ -1,0 +1,122 @@
+"""Which operators torch runs on a CPU one element at a time, in how many cycles, and on how many cores."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from advisor.ops.evaluate import call_at
+from advisor.ops.registry import formula_of
+from advisor.predict.composite_kernels import program_of
+from advisor.predict.cpu_loops import LOOPS, VECTORS_COMPILED, Loop, loop_of
+from advisor.predict.lowering import lower
+from advisor.predict.row_work import count_rows
+from advisor.records.device import CompileMode
+from advisor.records.workload import Operand, Row
+from tests.predict.toys import operand, row, workload
+
+BATCHES = np.array([1.0, 20.0])
+ROWS = operand((0.0, 1.0), 100, 64)  # 6,400 and 128,000 elements
+LENGTHS = operand((0.0, 1.0), 100)
+
+
+def loop(op: str, *operands: Operand, outputs: tuple[Operand, ...], **attributes: Any) -> Loop:
+    toy = row(op, operands, outputs, family="gather", attributes=attributes)
+    return loop_of(call_at(toy, batch=BATCHES))
+
+
+def cycles(found: Loop) -> tuple[list[float], list[float]]:
+    """Return those on one core, and those that all share, by batch size."""
+    both = (np.broadcast_to(found.serial_cycles, 2), np.broadcast_to(found.shared_cycles, 2))
+    return both[0].tolist(), both[1].tolist()
+
+
+@pytest.mark.parametrize("op", LOOPS)
+def test_a_loop_belongs_to_an_operator_that_torch_has_and_a_formula_counts(op: str) -> None:
+    assert hasattr(torch.ops.aten, op.removeprefix("aten."))
+    assert formula_of(op) is not None
+
+
+def test_operators_that_compiled_code_vectorises_are_loops() -> None:
+    assert set(LOOPS) >= VECTORS_COMPILED
+
+
+@pytest.mark.parametrize(
+    ("dtype", "alone", "shared"),
+    [
+        ("float32", [5 * 6400.0, 0], [0, 24 * 128_000.0]),  # many elements: atomic additions by all cores
+        ("bfloat16", [5 * 6400.0, 5 * 128_000.0], [0, 0]),  # no atomic addition
+    ],
+)
+def test_elements_are_added_at_indices_by_all_cores_in_fp32_alone(
+    dtype: str, alone: list[float], shared: list[float]
+) -> None:
+    values = operand((0.0, 1.0), 100, 64, dtype=dtype)
+    operands = (operand(50, 64, dtype=dtype), operand((0.0, 1.0), 100, dtype="int64"), values)
+    found = loop("aten.index_put", *operands, outputs=(operands[0],), accumulate=True)
+    assert cycles(found) == (alone, shared)
+    assert cycles(loop("aten.index_put", *operands, outputs=(operands[0],), accumulate=False)) == ([0, 0], [0, 0])
+
+
+def test_random_numbers_come_from_one_core_however_many_there_are() -> None:
+    for op, each in (("aten.bernoulli_", 20), ("aten.randn_like", 10), ("aten.exponential_", 65)):
+        assert cycles(loop(op, ROWS, outputs=(ROWS,))) == ([each * 6400, each * 128_000], [0, 0])
+
+
+def test_a_selection_takes_time_for_each_element_and_for_each_row() -> None:
+    largest = operand((0.0, 1.0), 100, 8)
+    found = loop("aten.topk", ROWS, outputs=(largest, largest))
+    assert cycles(found) == ([5 * 6400 + 2400 * 100, 0], [0, 5 * 128_000 + 2400 * 2000])
+
+
+def test_a_maximum_is_a_loop_only_if_it_also_returns_its_place() -> None:
+    assert cycles(loop("aten.max", ROWS, outputs=(LENGTHS,))) == ([0, 0], [0, 0])
+    assert cycles(loop("aten.max", ROWS, outputs=(LENGTHS, LENGTHS))) == ([4 * 6400, 0], [0, 4 * 128_000])
+    assert cycles(loop("aten.argmax", ROWS, outputs=(LENGTHS,)))[0][0] == 6 * 6400 + 600 * 100
+
+
+@pytest.mark.parametrize(
+    ("op", "each"), [("aten._softmax", 48), ("aten._log_softmax", 48), ("aten._softmax_backward_data", 22)]
+)
+def test_rows_shorter_than_a_register_take_a_softmax_one_element_at_a_time(op: str, each: float) -> None:
+    short, long = operand((0.0, 1.0), 100, 15), operand((0.0, 1.0), 100, 16)
+    for dim in (-1, 2):
+        assert cycles(loop(op, short, outputs=(short,), dim=dim))[0][0] == each * 1500
+    for other, dim in ((long, -1), (short, 1)):
+        assert cycles(loop(op, other, outputs=(other,), dim=dim)) == ([0, 0], [0, 0])
+
+
+def test_a_scan_along_the_last_dimension_takes_no_longer_than_its_bytes() -> None:
+    assert cycles(loop("aten.cumsum", ROWS, outputs=(ROWS,), dim=2)) == ([0, 0], [0, 0])
+    assert cycles(loop("aten.cumsum", ROWS, outputs=(ROWS,), dim=1))[1] == [0, 10 * 128_000]
+
+
+def test_an_adaptive_average_costs_as_much_backward_as_forward() -> None:
+    large, small = operand((0.0, 1.0), 4, 40, 40), operand((0.0, 1.0), 4, 5, 5)
+    expected = [0, 20 * (1.6 * 6400 + 28 * 100)]
+    assert cycles(loop("aten._adaptive_avg_pool2d", large, outputs=(small,)))[1] == pytest.approx(expected)
+    backward = loop("aten._adaptive_avg_pool2d_backward", small, large, outputs=(large,))
+    assert cycles(backward)[1] == pytest.approx(expected)
+
+
+def test_compiled_code_takes_simd_where_it_is_generated() -> None:
+    def lowered(toy: Row, *, is_compiled: bool) -> float:
+        mode: CompileMode = "compile" if is_compiled else "eager"
+        counts = count_rows(workload(toy), batches=BATCHES, width="full", compile_mode=mode)
+        return float(np.max(lower(counts, kind="cpu", precision="fp32").scalar_cycles))
+
+    filled = row("aten.masked_fill", (ROWS, ROWS), (ROWS,), family="pointwise")
+    assert lowered(filled, is_compiled=False) == 15 * 128_000
+    assert lowered(filled, is_compiled=True) == 0
+    pooled = row("aten._adaptive_avg_pool2d", (ROWS,), (ROWS,), family="pool")
+    drawn = row("aten.bernoulli", (ROWS,), (ROWS,), family="random")  # Inductor calls torch's own
+    programs = [
+        program_of(call_at(toy, batch=BATCHES), kind="cpu", itemsize_bytes=4.0) for toy in (filled, pooled, drawn)
+    ]
+    assert [one.has_vectors_compiled for one in programs] == [True, True, False]
+
+
+def test_a_gpu_has_no_such_loops() -> None:
+    toy = row("aten.masked_fill", (ROWS, ROWS), (ROWS,), family="pointwise")
+    assert program_of(call_at(toy, batch=BATCHES), kind="gpu", itemsize_bytes=4.0).scalar_cycles == 0
