@@ -53,6 +53,8 @@ def _counted_flops(call: Call) -> Number:
 
 _Cycles = Callable[[Call], Number]
 
+_ADAPTIVE_AVERAGES = aten("_adaptive_avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d_backward")
+_SHUFFLES = aten("pixel_shuffle pixel_unshuffle")
 _READS_AT_INDICES = aten("index _unsafe_index gather take take_along_dim")
 _WRITES_AT_INDICES = aten("index_put _index_put_impl _unsafe_index_put")
 _INPUT_CYCLES: Mapping[str, float] = {
@@ -79,7 +81,7 @@ _OUTPUT_CYCLES: Mapping[str, float] = {
     **dict.fromkeys(aten("where masked_fill"), 15.0),  # masked_fill on the Emerald Rapids: 16
     # On the Emerald Rapids.
     **dict.fromkeys(_READS_AT_INDICES, 4.0),  # 2 in rows, 7 in columns
-    **dict.fromkeys(aten("pixel_shuffle pixel_unshuffle"), 7.0),
+    **dict.fromkeys(_SHUFFLES, 7.0),
     "aten.im2col": 4.7,
     # Numbers of the CPU's generator, which is one for all threads (ATen's CPUGeneratorImpl).
     **dict.fromkeys(aten("bernoulli native_dropout"), 20.0),
@@ -214,7 +216,7 @@ LOOPS: Mapping[str, _Cycles] = {
     "aten.topk": _selection,
     **dict.fromkeys(aten("max min"), _extreme),
     **dict.fromkeys(aten("argmax argmin"), _place),
-    **dict.fromkeys(aten("_adaptive_avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d_backward"), _adaptive_average),
+    **dict.fromkeys(_ADAPTIVE_AVERAGES, _adaptive_average),
     **dict.fromkeys(
         aten("_softmax _log_softmax softmax log_softmax"), partial(_softmax, cycles=_SCALAR_FUNCTION_CYCLES)
     ),
@@ -226,11 +228,14 @@ LOOPS: Mapping[str, _Cycles] = {
     "aten.nll_loss2d_backward": lambda call: _PICKED_GRADIENT_CYCLES * call.inputs[2].numel,
 }
 """Returns the cycles of a call, by operator."""
-VECTORS_NHWC = frozenset(_WINDOW_CYCLES)
+VECTORS_NHWC = frozenset({*_WINDOW_CYCLES, *_ADAPTIVE_AVERAGES, *_SHUFFLES})
 """Operators that take SIMD if images are channels-last."""
 VECTORS_COMPILED = frozenset(
-    aten("masked_fill max min argmax argmin _adaptive_avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d_backward")
-    + aten("_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data")
-    + aten("pixel_shuffle pixel_unshuffle nll_loss2d_forward nll_loss2d_backward")
+    {
+        *_ADAPTIVE_AVERAGES,
+        *_SHUFFLES,
+        *aten("masked_fill max min argmax argmin nll_loss2d_forward nll_loss2d_backward"),
+        *aten("_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data"),
+    }
 )
 """Operators for which torch.compile generates code that takes SIMD."""
