@@ -122,15 +122,20 @@ _SCALAR_GRADIENT_CYCLES = 22.0
 cycles for 8 elements of fp32, 56 for 16), and of its gradient."""
 _REGISTER_NUMEL = 16
 """Elements of fp32 in a register of AVX-512."""
-_SELECTED_CYCLES = 5.0
-_SELECTED_ROW_CYCLES = 2_400.0
-"""A selection of the largest: for each element, as on a Granite Rapids, and for each row, which it copies with its
-indices (38 cycles an element in rows of 64, 12 in rows of 512, 6 in rows of 8,192)."""
-_EXTREME_CYCLES = 4.0
-"""An element of a maximum with its place: 3.6 to 6.5."""
-_PLACE_CYCLES = 6.0
-_PLACE_ROW_CYCLES = 600.0
-"""The place alone: 6 to 13 cycles an element in rows of 512, 30 to 50 in rows of 21."""
+_SCANNED_CYCLES = 6.0
+_HEAP_LEVEL_CYCLES = 26.0
+"""The largest k of n by a heap: for each element, and for each level of the heap that a new one of the largest passes;
+7, 9 and 20 cycles an element for 1, 8 and 64 of 4,096, and 25 for 500 of 32,768."""
+_PARTITIONED_CYCLES = 30.0
+"""An element of a partition around the k-th: 29 to 32 in rows of 64 to 32,768."""
+_LEAST_PER_SELECTED = 64.0
+"""Elements per selected one from which on torch uses a heap (ATen's TopKImpl.h)."""
+_EXTREME_CYCLES, _EXTREME_ROW_CYCLES = 4.0, 100.0
+"""A maximum with its place, for each element and for each row: 3.5 cycles an element in rows of 512, 8 to 14 of 16."""
+_PLACE_CYCLES, _PLACE_ROW_CYCLES = 6.0, 110.0
+_STRIDED_PLACE_ROW_CYCLES = 800.0
+"""The place alone; rows of another than the last dimension, such as the classes of pixels, take 420 to 640 cycles, with
+two threads 1,020 to 1,150."""
 _WINDOW_ELEMENT_CYCLES = 1.6
 _ADAPTIVE_WINDOW_CYCLES = 28.0
 """An adaptive average: 34 cycles for a window of 2 x 2, 100 to 136 for one of 8 x 8, in both directions."""
@@ -163,18 +168,30 @@ def _indexed_writes(call: Call) -> Number:
 
 
 def _selection(call: Call) -> Number:
-    numel = call.inputs[0].numel
-    row_count = call.outputs[0].numel / np.maximum(call.outputs[0].shape[-1], 1) if call.outputs[0].shape else 1.0
-    return _SELECTED_CYCLES * numel + _SELECTED_ROW_CYCLES * row_count
+    """Return what the largest k of n elements cost in the rows of the last dimension.
+
+    A heap takes in k (1 + ln(n / k)) elements on average; with more of the largest, torch partitions and sorts them.
+    """
+    numel, n = call.inputs[0].numel, call.inputs[0].shape[-1] if call.inputs[0].shape else 1.0
+    k = np.maximum(call.outputs[0].shape[-1], 1.0) if call.outputs[0].shape else 1.0
+    replaced = k * (1 + np.log(np.maximum(n / k, 1.0)))
+    by_heap = _SCANNED_CYCLES * n + _HEAP_LEVEL_CYCLES * replaced * np.log2(2 * k)
+    by_partition = _PARTITIONED_CYCLES * n + SORTED_CYCLES * k * np.log2(k)
+    return numel / np.maximum(n, 1.0) * np.where(n >= _LEAST_PER_SELECTED * k, by_heap, by_partition)
 
 
 def _place(call: Call) -> Number:
-    return _PLACE_CYCLES * call.inputs[0].numel + _PLACE_ROW_CYCLES * call.outputs[0].numel
+    source, rows = call.inputs[0], call.outputs[0]
+    is_last = all(map(np.array_equal, rows.shape, source.shape[:-1]))
+    row_cycles = _PLACE_ROW_CYCLES if is_last else _STRIDED_PLACE_ROW_CYCLES
+    return _PLACE_CYCLES * source.numel + row_cycles * rows.numel
 
 
 def _extreme(call: Call) -> Number:
     """A maximum without its place takes SIMD."""
-    return _EXTREME_CYCLES * call.inputs[0].numel if len(call.outputs) > 1 else 0.0
+    if len(call.outputs) == 1:
+        return 0.0
+    return _EXTREME_CYCLES * call.inputs[0].numel + _EXTREME_ROW_CYCLES * call.outputs[0].numel
 
 
 def _adaptive_average(call: Call) -> Number:

@@ -64,16 +64,32 @@ def test_random_numbers_come_from_one_core_however_many_there_are() -> None:
         assert cycles(loop(op, ROWS, outputs=(ROWS,))) == ([each * 6400, each * 128_000], [0, 0])
 
 
-def test_a_selection_takes_time_for_each_element_and_for_each_row() -> None:
-    largest = operand((0.0, 1.0), 100, 8)
-    found = loop("aten.topk", ROWS, outputs=(largest, largest))
-    assert cycles(found) == ([5 * 6400 + 2400 * 100, 0], [0, 5 * 128_000 + 2400 * 2000])
+@pytest.mark.parametrize(
+    ("n", "k", "cycles_of_row"),
+    [
+        (512, 8, 6 * 512 + 26 * 8 * (1 + np.log(64)) * 4),  # a heap: 64 elements for each of the largest
+        (512, 16, 30 * 512 + 13.5 * 16 * 4),  # a partition, and a sort of the largest
+        (64, 1, 6 * 64 + 26 * (1 + np.log(64))),
+    ],
+)
+def test_a_few_of_the_largest_take_a_heap_and_more_a_partition(n: int, k: int, cycles_of_row: float) -> None:
+    source, largest = operand((0.0, 1.0), 10, n), operand((0.0, 1.0), 10, k)
+    total = [sum(both) for both in zip(*cycles(loop("aten.topk", source, outputs=(largest, largest))), strict=True)]
+    assert total == pytest.approx([10 * cycles_of_row, 200 * cycles_of_row])
 
 
 def test_a_maximum_is_a_loop_only_if_it_also_returns_its_place() -> None:
     assert cycles(loop("aten.max", ROWS, outputs=(LENGTHS,))) == ([0, 0], [0, 0])
-    assert cycles(loop("aten.max", ROWS, outputs=(LENGTHS, LENGTHS))) == ([4 * 6400, 0], [0, 4 * 128_000])
-    assert cycles(loop("aten.argmax", ROWS, outputs=(LENGTHS,)))[0][0] == 6 * 6400 + 600 * 100
+    expected = 4 * 6400 + 100 * 100
+    assert cycles(loop("aten.max", ROWS, outputs=(LENGTHS, LENGTHS))) == ([expected, 0], [0, 20 * expected])
+
+
+def test_the_place_of_a_maximum_takes_longest_across_rows() -> None:
+    last = cycles(loop("aten.argmax", ROWS, outputs=(LENGTHS,)))[0][0]
+    assert last == 6 * 6400 + 110 * 100
+    assert cycles(loop("aten.argmax", ROWS, outputs=(operand((0.0, 1.0), 100, 1),)))[0][0] == last  # keepdim
+    across = cycles(loop("aten.argmax", ROWS, outputs=(operand((0.0, 1.0), 64),)))[0][0]
+    assert across == 6 * 6400 + 800 * 64
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
+from advisor.predict.composite_kernels import PRODUCT_CALL_CYCLES
 from advisor.predict.kernel_time import UNITS, Kernels
 from advisor.predict.lowering import StepKernels, lower
 from advisor.predict.precision import width_of
@@ -621,3 +622,17 @@ def test_batches_that_were_not_counted_yet_are_counted() -> None:
     kernels = at(shared, 2, 8)
     # 2 FLOP x 8 in x 16 out = 256 for each sample; the row is called three times.
     assert (kernels.calls @ kernels.flops).tolist() == [3 * 2 * 256, 3 * 8 * 256]
+
+
+def test_the_cycles_of_a_row_with_several_products_count_once() -> None:
+    attributes = {
+        "mode": "gru", "input_size": 16, "hidden_size": 32, "proj_size": 0, "num_layers": 2, "bidirectional": False,
+        "batch_first": False,
+    }  # fmt: skip
+    source = (operand(5, (0.0, 1.0), 16, low=True),)
+    cells = row("rnn", source, (operand(5, (0.0, 1.0), 32, low=True),), family="rnn", attributes=attributes)
+    found = lowered(workload(cells), kind="cpu", precision="amp-bf16")
+    products = np.min(found.m, axis=-1) < 1e9
+    assert np.count_nonzero(products) == 3  # the inputs of each layer, and the states
+    cycles = np.sum(np.broadcast_to(found.serial_cycles, (len(products), len(BATCHES)))[products], axis=0)
+    assert cycles.tolist() == pytest.approx([PRODUCT_CALL_CYCLES * 2 * 5] * 2)  # layers x steps
