@@ -4,8 +4,8 @@
 
 Prints the figures of advisor/predict/cpu_loops.py and of `_ON_CPU` in advisor/predict/composite_kernels.py. It runs on
 tensors that fit in a cache close to the core, and takes the 20th percentile of many runs, which other load affects
-least. One thread, but for loops, which are also run with two: of a loop that is not shared each thread then seems to
-take twice the cycles. The clock is that of the core while it runs; some hypervisors hide it.
+least. Everything runs on one thread, and loops on two as well: an operator that torch does not parallelize then shows
+twice the cycles. --clock-ghz is the core's clock under load, which some hypervisors hide.
 """
 
 import argparse
@@ -50,6 +50,7 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "logaddexp": lambda x: torch.logaddexp(x, x),
     "xlogy": lambda x: torch.xlogy(x, x),
     "sinh": torch.sinh,
+    "cosh": torch.cosh,
     "erfinv": lambda x: torch.erfinv(x / 10),
     "lgamma": torch.lgamma,
     "digamma": torch.digamma,
@@ -115,14 +116,15 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
     yield "gather", numel, lambda: wide.gather(1, places.expand(64, 4096))
     yield "index_put, adding", numel, lambda: table.index_put_((places,), rows, accumulate=True)
     yield "index_put", numel, lambda: table.index_put_((places,), rows)
-    yield "max with its place", numel, lambda: x.max(0)
-    yield "argmax, rows of 512", numel, lambda: x.argmax(-1)
-    yield "argmax, rows of 16", numel, lambda: classes.argmax(1)
+    for width in (16, 512):
+        yield f"max with its index, rows of {width}", numel, lambda w=width: x.view(-1, w).max(-1)  # type: ignore[misc]
+        yield f"argmax, rows of {width}", numel, lambda w=width: x.view(-1, w).argmax(-1)  # type: ignore[misc]
+    yield "argmax of 16 classes", numel, lambda: classes.argmax(1)
     yield "median", numel, lambda: x.median(-1)
     yield "cumsum, last dimension", numel, lambda: x.cumsum(-1)
     yield "cumsum, first dimension", numel, lambda: x.cumsum(0)
-    for width in (64, 512, 8192):
-        yield f"topk, rows of {width}", numel, lambda w=width: x.view(-1, w).topk(8, -1)  # type: ignore[misc]
+    for width, k in ((64, 8), (512, 1), (512, 8), (512, 16), (4096, 1), (4096, 8), (4096, 64), (32_768, 500)):
+        yield f"topk, {k} of {width}", numel, lambda w=width, k=k: x.view(-1, w).topk(k, -1)  # type: ignore[misc]
     yield "searchsorted, each of 6 comparisons", 6 * numel, lambda: torch.searchsorted(edges, x)
     for width in (8, 16, 64):
         yield f"softmax, rows of {width}", numel, lambda w=width: x.view(-1, w).softmax(-1)  # type: ignore[misc]
@@ -150,9 +152,42 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
     yield "exponential", numel, lambda: torch.empty_like(x).exponential_()
 
 
+def gradient_loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]]]:
+    """Yield the same of the loops that only a backward pass has."""
+    image, volume = torch.rand(1, 64, 64, 64).to(dtype), torch.rand(1, 16, 16, 32, 32).to(dtype)
+    grid = (torch.rand(1, 64, 64, 2) * 2 - 1).to(dtype)
+    classes = torch.rand(1, 16, 128, 128).to(dtype)
+    targets = torch.randint(16, (1, 128, 128))
+    numel = float(image.numel())
+    cases: list[tuple[str, float, Tensor, Callable[[Tensor], Tensor]]] = [
+        ("max_pool3d, each gradient", volume.numel() / 8, volume, lambda x: functional.max_pool3d(x, 2)),
+        ("adaptive average, window of 2 x 2", numel / 4, image, lambda x: functional.adaptive_avg_pool2d(x, 32)),
+        ("adaptive average, window of 8 x 8", numel / 64, image, lambda x: functional.adaptive_avg_pool2d(x, 8)),
+        ("grid_sample", numel, image, lambda x: functional.grid_sample(x, grid, align_corners=False)),
+        ("nll_loss2d", float(targets.numel()), classes, lambda x: functional.nll_loss(x, targets)),
+    ]
+    if dtype == torch.float32:
+        average = (
+            "avg_pool3d, element of a window",
+            float(volume.numel()),
+            volume,
+            lambda x: functional.avg_pool3d(x, 2),
+        )
+        cases.append(average)
+    for name, count, source, function in cases:
+        leaf = source.clone().requires_grad_()
+        result = function(leaf)
+        gradient = torch.ones_like(result)
+        yield (
+            f"{name}, backward",
+            count,
+            lambda r=result, i=leaf, g=gradient: torch.autograd.grad(r, i, g, retain_graph=True),  # type: ignore[misc]
+        )
+
+
 def show_loops(dtype: torch.dtype, *, clock_hz: float) -> None:
     """Print the cycles of a thread for each element, with one thread and with two."""
-    for name, count, call in loops(dtype):
+    for name, count, call in (*loops(dtype), *gradient_loops(dtype)):
         cycles = []
         for threads in (1, 2):
             torch.set_num_threads(threads)

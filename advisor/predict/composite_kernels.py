@@ -44,7 +44,7 @@ class Program:
     has_vectors_nhwc: bool = False
     """True if channels-last images take SIMD instead of `scalar_cycles`."""
     has_vectors_compiled: bool = False
-    """True if code that torch.compile generates takes SIMD instead of the two kinds of cycles."""
+    """True if the code that torch.compile generates takes SIMD instead of `scalar_cycles` and `serial_cycles`."""
     issue_cycles: Number = 0.0
     """Cycles in which a GPU's cores issue instructions if the images are in NCHW, shared by all cores."""
     serial_cycles: Number = 0.0
@@ -70,7 +70,7 @@ _FLOP_RATIO_OF_FUNCTION: Mapping[str, float] = {
     "div": 1.5, "hardswish": 2, "rsqrt": 4, "sqrt": 5, "silu": 5, "sigmoid": 5, "silu_backward": 7, "gelu": 10,
     "exp": 10, "log": 13, "sin": 17, "cos": 17, "erf": 17, "softplus": 20, "gelu_backward": 28, "tanh": 33, "mish": 50,
     "mish_backward": 60,
-    # On an Emerald Rapids, whose figures for softplus and mish are 0.8 to 1 of the Zen 4's.
+    # On an Emerald Rapids, where softplus and mish have 0.8 to 1 of the Zen 4's ratio. Comparisons: of gt and eq.
     "log_sigmoid_backward": 3, "glu": 5, "softplus_backward": 6, "elu_backward": 6.5,
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "binary_cross_entropy_with_logits"), 7), "log1p": 8,
     "glu_backward": 9, "erfinv": 13, "expm1": 13, "hypot": 14, "elu": 15, "atan2": 16, "cosh": 17, "sinh": 17,
@@ -194,12 +194,12 @@ and of 4,096 points take 3 and 50 us."""
 
 
 def _cpu_loop(call: Call, itemsize_bytes: float) -> Program:
-    loop = loop_of(call)
+    loop, op = loop_of(call), counted_as(call.op)
     return Program(
         scalar_cycles=loop.shared_cycles,
         serial_cycles=loop.serial_cycles,
-        has_vectors_nhwc=counted_as(call.op) in VECTORS_NHWC,
-        has_vectors_compiled=counted_as(call.op) in VECTORS_COMPILED,
+        has_vectors_nhwc=op in VECTORS_NHWC,
+        has_vectors_compiled=op in VECTORS_COMPILED,
     )
 
 

@@ -1,7 +1,7 @@
-"""Cycles of torch's CPU kernels that take one element at a time, not as many as a SIMD register holds.
+"""Cycles of torch's CPU kernels that process one element at a time instead of a SIMD register of them.
 
-Unless said otherwise they are from single operators on an Emerald Rapids at 2.96 GHz (`scripts/measure_functions.py`,
-torch 2.13, fp32 and bf16): the middle of both types, whose figures differ by up to a third.
+Unless stated otherwise they were measured on an Emerald Rapids at 2.96 GHz (`scripts/measure_functions.py`, torch
+2.13). Each is a rounded middle of fp32 and bf16, with one thread and with two.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,14 +18,17 @@ GRAIN_NUMEL = 32_768
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """Cycles of a core, which all cores share or one core takes alone."""
+    """Core cycles of a call: those divided among all cores, and those of a single core."""
 
     shared_cycles: Number = 0.0
     serial_cycles: Number = 0.0
 
 
 def loop_of(call: Call) -> Loop:
-    """Return the loop of a call whose operator is in `LOOPS`; one core runs it alone if it has few elements."""
+    """Return the cycles of a call whose operator is in `LOOPS`; a small call runs on one core.
+
+    Pools and the like divide their images among the cores, whatever their size.
+    """
     op = counted_as(call.op)
     cycles = LOOPS[op](call)
     if op in _ON_ONE_CORE or _adds_half_at_indices(call):
@@ -37,7 +40,7 @@ def loop_of(call: Call) -> Loop:
 
 
 def _iterated_numel(call: Call) -> Number:
-    """Return the elements that torch shares among the cores: the larger of operand and result, or those at indices."""
+    """Return the number of elements that torch iterates over: of the larger of input and output, or those indexed."""
     if counted_as(call.op) in _WRITES_AT_INDICES:
         return call.inputs[-1].numel
     if counted_as(call.op) in _READS_AT_INDICES:
@@ -114,39 +117,41 @@ _ON_ONE_CORE = frozenset(
         "randint randint_like random exponential nll_loss2d_forward"
     )
 )
-"""Operators that torch does not share among threads."""
+"""Operators that torch runs on one thread."""
 SORTED_CYCLES = _COMPARISON_CYCLES["aten.sort"]
 _SCALAR_FUNCTION_CYCLES = 48.0
 _SCALAR_GRADIENT_CYCLES = 22.0
-"""An element of a softmax over rows shorter than a register, for whose exponential torch calls the scalar function (460
-cycles for 8 elements of fp32, 56 for 16), and of its gradient."""
+"""An element of a softmax, and of its gradient, in rows shorter than a register, where torch calls the scalar
+exponential: a row of 8 takes 460 cycles in fp32, one of 16 takes 56."""
 _REGISTER_NUMEL = 16
 """Elements of fp32 in a register of AVX-512."""
 _SCANNED_CYCLES = 6.0
 _HEAP_LEVEL_CYCLES = 26.0
-"""The largest k of n by a heap: for each element, and for each level of the heap that a new one of the largest passes;
-7, 9 and 20 cycles an element for 1, 8 and 64 of 4,096, and 25 for 500 of 32,768."""
+"""Selecting the largest k of n with a heap, per element and per level of the heap at each insertion: 7, 9 and 20 cycles
+an element for 1, 8 and 64 of 4,096, and 25 for 500 of 32,768."""
 _PARTITIONED_CYCLES = 30.0
 """An element of a partition around the k-th: 29 to 32 in rows of 64 to 32,768."""
 _LEAST_PER_SELECTED = 64.0
-"""Elements per selected one from which on torch uses a heap (ATen's TopKImpl.h)."""
+"""torch uses a heap if a row has at least this many elements for each selected one (ATen's TopKImpl.h)."""
 _EXTREME_CYCLES, _EXTREME_ROW_CYCLES = 4.0, 100.0
-"""A maximum with its place, for each element and for each row: 3.5 cycles an element in rows of 512, 8 to 14 of 16."""
-_PLACE_CYCLES, _PLACE_ROW_CYCLES = 6.0, 110.0
-_STRIDED_PLACE_ROW_CYCLES = 800.0
-"""The place alone; rows of another than the last dimension, such as the classes of pixels, take 420 to 640 cycles, with
-two threads 1,020 to 1,150."""
+"""A maximum that also returns its index, per element and per row: 3.5 cycles an element in rows of 512, 8 to 14 in rows
+of 16."""
+_ARGMAX_CYCLES, _ARGMAX_ROW_CYCLES = 6.0, 110.0
+_STRIDED_ARGMAX_ROW_CYCLES = 800.0
+"""The index alone. Along another dimension than the last, such as the classes of pixels, a row takes 420 to 640 cycles
+with one thread and 1,020 to 1,150 with two."""
 _WINDOW_ELEMENT_CYCLES = 1.6
 _ADAPTIVE_WINDOW_CYCLES = 28.0
-"""An adaptive average: 34 cycles for a window of 2 x 2, 100 to 136 for one of 8 x 8, in both directions."""
+"""An adaptive average pool, per element and per window: a window of 2 x 2 takes 34 cycles and one of 8 x 8 100 to 136,
+forward and backward."""
 _STRIDED_SCAN_CYCLES = 10.0
-"""A cumulative sum along another than the last dimension; along the last it takes no longer than its bytes."""
+"""An element of a cumulative sum along another dimension than the last; along the last it is bandwidth-bound."""
 _ADDED_CYCLES = 5.0
 _ATOMIC_CYCLES = 24.0
-"""An element that is added at an index: alone, or by a compare-and-swap (ATen's cpu_atomic_add_float)."""
+"""An element that is added at an index, by a single thread or with a compare-and-swap (ATen's cpu_atomic_add_float)."""
 _PICKED_CYCLES = 13.0
 _PICKED_GRADIENT_CYCLES = 30.0
-"""A pixel of a negative log-likelihood, and of its gradient."""
+"""A pixel of `nll_loss2d`, and of its gradient."""
 
 
 def _adds_half_at_indices(call: Call) -> bool:
@@ -159,7 +164,7 @@ def _adds_at_indices(call: Call) -> bool:
 
 
 def _indexed_writes(call: Call) -> Number:
-    """Take nothing beyond the bytes unless it accumulates; the same index may then come twice."""
+    """Return 0 unless the call accumulates: then an index may occur twice, and each addition is a step of its own."""
     if not _adds_at_indices(call):
         return 0.0
     values = call.inputs[-1].numel
@@ -180,15 +185,15 @@ def _selection(call: Call) -> Number:
     return numel / np.maximum(n, 1.0) * np.where(n >= _LEAST_PER_SELECTED * k, by_heap, by_partition)
 
 
-def _place(call: Call) -> Number:
+def _argmax(call: Call) -> Number:
     source, rows = call.inputs[0], call.outputs[0]
     is_last = all(map(np.array_equal, rows.shape, source.shape[:-1]))
-    row_cycles = _PLACE_ROW_CYCLES if is_last else _STRIDED_PLACE_ROW_CYCLES
-    return _PLACE_CYCLES * source.numel + row_cycles * rows.numel
+    row_cycles = _ARGMAX_ROW_CYCLES if is_last else _STRIDED_ARGMAX_ROW_CYCLES
+    return _ARGMAX_CYCLES * source.numel + row_cycles * rows.numel
 
 
 def _extreme(call: Call) -> Number:
-    """A maximum without its place takes SIMD."""
+    """Return 0 for a maximum without its index, which takes SIMD."""
     if len(call.outputs) == 1:
         return 0.0
     return _EXTREME_CYCLES * call.inputs[0].numel + _EXTREME_ROW_CYCLES * call.outputs[0].numel
@@ -232,7 +237,7 @@ LOOPS: Mapping[str, _Cycles] = {
     **dict.fromkeys(_WRITES_AT_INDICES, _indexed_writes),
     "aten.topk": _selection,
     **dict.fromkeys(aten("max min"), _extreme),
-    **dict.fromkeys(aten("argmax argmin"), _place),
+    **dict.fromkeys(aten("argmax argmin"), _argmax),
     **dict.fromkeys(_ADAPTIVE_AVERAGES, _adaptive_average),
     **dict.fromkeys(
         aten("_softmax _log_softmax softmax log_softmax"), partial(_softmax, cycles=_SCALAR_FUNCTION_CYCLES)

@@ -78,13 +78,13 @@ def test_a_few_of_the_largest_take_a_heap_and_more_a_partition(n: int, k: int, c
     assert total == pytest.approx([10 * cycles_of_row, 200 * cycles_of_row])
 
 
-def test_a_maximum_is_a_loop_only_if_it_also_returns_its_place() -> None:
+def test_a_maximum_is_a_loop_only_if_it_also_returns_its_index() -> None:
     assert cycles(loop("aten.max", ROWS, outputs=(LENGTHS,))) == ([0, 0], [0, 0])
     expected = 4 * 6400 + 100 * 100
     assert cycles(loop("aten.max", ROWS, outputs=(LENGTHS, LENGTHS))) == ([expected, 0], [0, 20 * expected])
 
 
-def test_the_place_of_a_maximum_takes_longest_across_rows() -> None:
+def test_the_index_of_a_maximum_takes_longest_along_another_dimension_than_the_last() -> None:
     last = cycles(loop("aten.argmax", ROWS, outputs=(LENGTHS,)))[0][0]
     assert last == 6 * 6400 + 110 * 100
     assert cycles(loop("aten.argmax", ROWS, outputs=(operand((0.0, 1.0), 100, 1),)))[0][0] == last  # keepdim
