@@ -46,7 +46,7 @@ from advisor.workload.loaded import LoadedModel
 from advisor.workload.torch_devices import keep_freed_memory
 
 TABLE = "calibration_check.csv"
-EXAMPLES = "../../../../examples"
+EXAMPLES, NETS = "../../../../examples", "../../../../scripts/nets"
 MODELS = (
     f"{EXAMPLES}/mlp.py",
     f"{EXAMPLES}/lstm.py",
@@ -82,6 +82,16 @@ MODELS = (
     "hf:configs/gpt2_small_256.json",
     "hf:configs/t5_small_128.json",
     "hf:configs/whisper_tiny_encoder.json",
+    f"{NETS}/deep_mlp.py",
+    f"{NETS}/diffusion.py",
+    f"{NETS}/embedding_bag.py",
+    f"{NETS}/graph.py",
+    f"{NETS}/gru.py",
+    f"{NETS}/long_attention.py",
+    f"{NETS}/super_resolution.py",
+    f"{NETS}/unet.py",
+    f"{NETS}/video.py",
+    f"{NETS}/wide_mlp.py",
 )
 """Models of 0.1 to 304 million parameters."""
 REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (

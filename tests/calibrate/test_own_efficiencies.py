@@ -170,7 +170,7 @@ def test_noise_widens_the_interval() -> None:
     (calm,), (noisy,) = fit(operators), fit(operators, noise_log=0.2)
 
     # Both parts are independent, so their squares add; all operators share as much as one is disturbed by.
-    assert noisy.device_log_spread == pytest.approx(np.hypot(calm.device_log_spread, 0.2))
+    assert noisy.device_log_spread == pytest.approx(np.hypot(calm.device_log_spread, 0.2 * np.sqrt(2)))
 
 
 def test_one_operator_alone_can_be_fitted() -> None:
