@@ -24,7 +24,7 @@ from advisor.predict.capability import without_own_ratios
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import plain_roofline
-from advisor.predict.precision import resolve_precision, width_of
+from advisor.predict.precision import computed_width, resolve_precision
 from advisor.predict.row_work import count_rows
 from advisor.predict.step_time import predict
 from advisor.question.from_source import catalog_of
@@ -253,7 +253,7 @@ def kernels_of(run: Run) -> tuple[Kernels, Precision]:
     counts = count_rows(
         workload,
         batches=np.array([float(asked.batch)]),
-        width=width_of(precision, workload),
+        width=computed_width(precision, workload, kind=device.kind),
         compile_mode=asked.compile,
     )
     return lower(counts, kind=device.kind, precision=precision, layout=asked.layout), precision

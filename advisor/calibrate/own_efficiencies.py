@@ -13,7 +13,7 @@ from advisor.fit.solve import Fit
 from advisor.predict.capability import without_own_ratios
 from advisor.predict.efficiency import efficiency_of, family_efficiency, precision_class
 from advisor.predict.lowering import lower
-from advisor.predict.precision import width_of
+from advisor.predict.precision import computed_width
 from advisor.predict.row_work import count_rows
 from advisor.records.calibration import NET, TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision, Prior
@@ -195,7 +195,8 @@ def whole_step(
     workload: Workload, device: Device, *, precision: Precision, batch: int, step_s: float, trust: float = 1.0
 ) -> MeasuredStep:
     """Return a step timed on the device, in the form that the fit takes."""
-    counts = count_rows(workload, batches=np.array([float(batch)]), width=width_of(precision, workload))
+    width = computed_width(precision, workload, kind=device.kind)
+    counts = count_rows(workload, batches=np.array([float(batch)]), width=width)
     return MeasuredStep(
         kernels=lower(counts, kind=device.kind, precision=precision),
         device=without_own_ratios(device),

@@ -19,8 +19,8 @@ _TAPS = {
 for _names, _taps in _TAPS.items():
     _backwards = (f"{op}_backward" for op in aten(_names))
     _flops = max(1, 2 * _taps)  # every element of the gradient is added to its taps, at least one
-    streaming(*aten(_names), family="interpolate", autocast="full", fusable=True, flops=2 * _taps)
-    streaming(*_backwards, family="interpolate", autocast="full", fusable=True, flops=_flops, per=0)
+    streaming(*aten(_names), family="interpolate", autocast="full on GPUs", fusable=True, flops=2 * _taps)
+    streaming(*_backwards, family="interpolate", autocast="full on GPUs", fusable=True, flops=_flops, per=0)
 
 _GRID_TAPS = {0: 2, 1: 0, 2: 4}
 """Taps per dimension by torch's `interpolation_mode`: bilinear, nearest, bicubic."""

@@ -38,13 +38,13 @@ streaming(*_BACKWARD, family="norm", fusable=True, flops=_batch_norm_backward_fl
 
 _NORMS = aten("native_layer_norm native_group_norm _fused_rms_norm rms_norm")
 _GRADIENTS = aten("native_layer_norm_backward native_group_norm_backward _fused_rms_norm_backward")
-streaming(*_NORMS, family="norm", autocast="full", fusable=True, flops=_FLOPS_WITH_STATISTICS, per=0)
+streaming(*_NORMS, family="norm", autocast="full on GPUs", fusable=True, flops=_FLOPS_WITH_STATISTICS, per=0)
 # Inputs (gradient, normalised tensor, ...).
-streaming(*_GRADIENTS, family="norm", autocast="full", fusable=True, flops=2 * _FLOPS_WITH_STATISTICS, per=1)
+streaming(*_GRADIENTS, family="norm", autocast="full on GPUs", fusable=True, flops=2 * _FLOPS_WITH_STATISTICS, per=1)
 
 # Square, sum and scale each element; the gradients of length (a dot product) and direction cost twice that.
 streaming(*aten("_weight_norm_interface"), family="norm", fusable=True, flops=3, per=0)
-streaming(*aten("renorm"), family="norm", autocast="full", fusable=True, flops=3, per=0)
+streaming(*aten("renorm"), family="norm", autocast="full on GPUs", fusable=True, flops=3, per=0)
 streaming(*aten("_weight_norm_interface_backward"), family="norm", fusable=True, flops=6, per=0)
 
 # A pass of synchronised batch norm: two or three operations per element, counted as 2.

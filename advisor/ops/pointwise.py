@@ -43,7 +43,7 @@ _FULL_UNDER_AUTOCAST = """
     acos asin cosh sinh tan erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt pow float_power softplus
     softplus_backward
 """
-"""Operators that run in float32 under autocast (torch.amp, "CUDA Ops that can autocast to float32")."""
+"""Operators that run in float32 under the autocast of GPUs (torch.amp, "CUDA Ops that can autocast to float32")."""
 _LOW_UNDER_AUTOCAST = "prelu _prelu_kernel _prelu_kernel_backward _thnn_fused_gru_cell_backward"
 
 _FOREACH = """
@@ -62,7 +62,7 @@ _FAKE_QUANTIZE = """
 
 for _names in (_ARITHMETIC, _COMPARISON, _TRANSCENDENTAL, _ACTIVATION):
     streaming(*aten(_names), family="pointwise", fusable=True, flops=1)
-streaming(*aten(_FULL_UNDER_AUTOCAST), family="pointwise", autocast="full", fusable=True, flops=1)
+streaming(*aten(_FULL_UNDER_AUTOCAST), family="pointwise", autocast="full on GPUs", fusable=True, flops=1)
 streaming(*aten(_LOW_UNDER_AUTOCAST), family="pointwise", autocast="low", fusable=True, flops=1)
 _FOREACH_OPS = (f"aten._foreach_{name}" for name in _FOREACH.split())
 streaming(*_FOREACH_OPS, family="pointwise", fusable=True, flops=1)

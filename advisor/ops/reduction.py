@@ -10,20 +10,24 @@ _EXTREMES = "amax amin max min aminmax argmax argmin any all equal _is_all_true 
 _MEANS = "mean nanmean nansum count_nonzero trace"
 _NORMS = "norm linalg_vector_norm linalg__powsum frobenius_norm nuclear_norm _foreach_norm dist"
 _COUNTS = "histc bincount histogram _histogramdd_from_bin_cts"
-_SOFTMAX = aten("_softmax _log_softmax softmax log_softmax _safe_softmax _masked_softmax")
-_SOFTMAX_BACKWARD = aten("_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward")
+_SOFTMAX = aten("_softmax softmax _safe_softmax _masked_softmax")
+_SOFTMAX_BACKWARD = aten("_softmax_backward_data _masked_softmax_backward")
 
 streaming(*aten(_EXTREMES), *aten(_MEANS), *aten(_COUNTS), family="reduction", fusable=True, flops=1, per=0)
 streaming(*aten("_foreach_max"), family="reduction", fusable=True, flops=1, per="inputs")
-streaming(*aten("sum prod"), family="reduction", autocast="full", fusable=True, flops=1, per=0)
+streaming(*aten("sum"), family="reduction", autocast="full on GPUs", fusable=True, flops=1, per=0)
+streaming(*aten("prod"), family="reduction", autocast="full", fusable=True, flops=1, per=0)
 streaming(*aten("var std var_mean std_mean"), family="reduction", fusable=True, flops=4, per=0)
-streaming(*aten(_NORMS), family="reduction", autocast="full", fusable=True, flops=2, per="inputs")
-streaming(*aten("logsumexp"), family="reduction", autocast="full", fusable=True, flops=4, per=0)
-streaming(*_SOFTMAX, family="softmax", autocast="full", attributes=("dim",), fusable=True, flops=5)
-streaming(*_SOFTMAX_BACKWARD, family="softmax", autocast="full", attributes=("dim",), fusable=True, flops=4)
+streaming(*aten(_NORMS), family="reduction", autocast="full on GPUs", fusable=True, flops=2, per="inputs")
+streaming(*aten("logsumexp"), family="reduction", autocast="full on GPUs", fusable=True, flops=4, per=0)
+# Cross-entropy takes the logarithm of a softmax, and is a loss.
+for _softmax, _autocast in ((_SOFTMAX, "full on GPUs"), (aten("_log_softmax log_softmax"), "full")):
+    streaming(*_softmax, family="softmax", autocast=_autocast, attributes=("dim",), fusable=True, flops=5)
+for _softmax, _autocast in ((_SOFTMAX_BACKWARD, "full on GPUs"), (aten("_log_softmax_backward_data"), "full")):
+    streaming(*_softmax, family="softmax", autocast=_autocast, attributes=("dim",), fusable=True, flops=4)
 streaming(*aten("segment_reduce"), family="reduction", flops=1, per=0)
 streaming(*aten("_segment_reduce_backward"), family="reduction", flops=1, per=2)
-streaming(*aten("cumsum cumprod"), family="scan", autocast="full", attributes=("dim",), flops=1, per=0)
+streaming(*aten("cumsum cumprod"), family="scan", autocast="full on GPUs", attributes=("dim",), flops=1, per=0)
 streaming(*aten("cummax cummin _cummax_helper _cummin_helper"), family="scan", flops=1, per=0)
 streaming(*aten("logcumsumexp _logcumsumexp"), family="scan", flops=4, per=0)
 

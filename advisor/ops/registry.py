@@ -11,9 +11,12 @@ from typing import Any, Literal
 Number = Any
 """A float or a numpy array over batch sizes: every formula works on both."""
 Autocast = Literal["low", "full", "widest"]
-"""Type under CUDA autocast: half ("low"), fp32 ("full"), or the widest type of the inputs ("widest").
+"""Type under autocast: half ("low"), fp32 ("full"), or the widest type of the inputs ("widest")."""
+ListedAutocast = Literal["low", "full", "full on GPUs", "widest"]
+"""The same with what only GPUs compute in fp32; on CPUs its type is the widest of its inputs.
 
-From torch's lists (ATen/autocast_mode.h); a backward operator follows its forward.
+From torch's lists for both (ATen/autocast_mode.h and .cpp); a backward operator follows its forward. A CPU's list of
+what runs in fp32 has losses and linear algebra, but no norms, softmax, sums, interpolation or elementwise functions.
 """
 
 IN_HALF = "in_half"
@@ -133,7 +136,7 @@ class Formula:
 
     op: str
     family: str
-    autocast: Autocast
+    autocast: ListedAutocast
     attributes: tuple[str, ...]
     """The schema's non-tensor arguments that `cost` needs; composites have no schema, and bring their own."""
     fusable: bool
@@ -150,7 +153,7 @@ def aten(names: str) -> tuple[str, ...]:
 
 
 def formula(
-    *ops: str, family: str, autocast: Autocast = "widest", attributes: tuple[str, ...] = (), fusable: bool = False
+    *ops: str, family: str, autocast: ListedAutocast = "widest", attributes: tuple[str, ...] = (), fusable: bool = False
 ) -> Callable[[Callable[[Call], Cost]], Callable[[Call], Cost]]:
     """Register the decorated function as the cost of every operator in `ops`."""
 
@@ -225,12 +228,14 @@ def log2(value: Number) -> Number:
     return np.log2(value)
 
 
-def autocast_of(op: str, attributes: Mapping[str, Any]) -> Autocast:
+def autocast_of(op: str, attributes: Mapping[str, Any], *, on_cpu: bool) -> Autocast:
     """Return what autocast does with a call; operators not on its lists run in the widest type of their inputs."""
     if attributes.get(IN_FULL):
         return "full"
     found = formula_of(op)
-    policy: Autocast = found.autocast if found is not None else "widest"
+    if found is None:
+        return "widest"
+    policy: Autocast = ("widest" if on_cpu else "full") if found.autocast == "full on GPUs" else found.autocast
     return "low" if policy == "full" and attributes.get(IN_HALF) else policy
 
 

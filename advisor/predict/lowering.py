@@ -18,7 +18,7 @@ from advisor.predict.composite_kernels import (
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
-from advisor.predict.precision import MATRIX_FAMILIES, Width, computing_family, unit_of, width_of
+from advisor.predict.precision import MATRIX_FAMILIES, Width, computed_width, computing_family, unit_of, width_of
 from advisor.predict.products import Product
 from advisor.predict.row_work import (
     RowCounts,
@@ -90,7 +90,7 @@ class StepKernels:
         if key not in self._kernels:
             in_fp16 = _IN_FP16.get(precision)
             if in_fp16 is None:
-                counts = self._counted(width_of(precision, self.workload))
+                counts = self._counted(computed_width(precision, self.workload, kind=kind))
                 self._kernels[key] = lower(counts, kind=kind, precision=precision, layout=self.layout)
             else:
                 self._kernels[key] = self._lowered(kind, in_fp16).in_bf16()

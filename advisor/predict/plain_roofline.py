@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.ops.registry import Number
-from advisor.predict.precision import computing_family, unit_of, width_of
+from advisor.predict.precision import computed_width, computing_family, unit_of
 from advisor.predict.row_work import RowWork, count_rows
 from advisor.records.device import CompileMode, Device, Precision
 from advisor.records.prediction import FloatArray, IndexArray
@@ -27,13 +27,14 @@ def plain_roofline(
     """
     step_s = np.full((len(devices), len(batches)), np.nan)
     flops = np.zeros_like(step_s)
-    widths = {width_of(precision, workload) for precision in precisions if precision is not None}
+    asked = list(zip(devices, precisions, strict=True))
+    widths = {computed_width(one, workload, kind=device.kind) for device, one in asked if one is not None}
     counts = {width: count_rows(workload, batches=batches.astype(np.float64), width=width) for width in widths}
-    for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
+    for index, (device, precision) in enumerate(asked):
         if precision is None:
             continue
         step_s[index] = 0.0
-        for work in counts[width_of(precision, workload)].rows:
+        for work in counts[computed_width(precision, workload, kind=device.kind)].rows:
             step_s[index] += row_roofline_s(work, device=device, precision=precision, compile_mode=compile_mode)
             flops[index] += work.row.count * work.cost.flops
     return step_s, flops

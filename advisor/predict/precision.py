@@ -9,8 +9,10 @@ from advisor.records.options import PrecisionChoice
 from advisor.records.script import Script
 from advisor.records.workload import Operand, Row, Workload
 
-Width = Literal["full", "autocast", "half", "traced"]
-"""Which operands are stored in 16 bits: none, those that autocast casts, all, or those of a 16-bit model's trace."""
+Width = Literal["full", "autocast", "autocast on CPUs", "half", "traced"]
+"""Which operands are stored in 16 bits: none, those that the autocast of GPUs or of CPUs casts, all, or those of a
+16-bit model's trace."""
+AUTOCASTS = ("autocast", "autocast on CPUs")
 
 _HALF: dict[Precision, str] = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp16": "fp16", "bf16": "bf16"}
 _WIDTHS: dict[Precision, Width] = {
@@ -79,9 +81,10 @@ def autocast_precision(device: Device) -> Precision | None:
 
 
 def width_of(precision: Precision, workload: Workload | None = None) -> Width:
-    """Return which operands the precision stores in 16 bits; fp16 and bf16 do not differ.
+    """Return which operands the precision stores in 16 bits on a GPU; fp16 and bf16 do not differ.
 
-    A model that was traced in 16 bits keeps what its code computes in fp32, such as norms and losses.
+    A model that was traced in 16 bits keeps what its code computes in fp32, such as norms and losses. The memory of a
+    step on a CPU is counted at this width, too: what its autocast stores otherwise is little, and short-lived.
     """
     width = _WIDTHS[precision]
     if workload is None or not workload.is_half:
@@ -90,22 +93,29 @@ def width_of(precision: Precision, workload: Workload | None = None) -> Width:
     return "traced" if width == "half" or gathers_half else width
 
 
+def computed_width(precision: Precision, workload: Workload, *, kind: DeviceKind) -> Width:
+    """Return the width at which a kind of device computes the step: as `width_of`, but CPUs have their own autocast."""
+    width = width_of(precision, workload)
+    return "autocast on CPUs" if width == "autocast" and kind == "cpu" else width
+
+
 def stored_dtype(operand: Operand, *, width: Width) -> str:
     """Return the dtype of the operand in memory between operators; "float16" also stands for bfloat16."""
     if (width == "half" and operand.dtype in _FLOATS) or (width == "traced" and operand.dtype == "bfloat16"):
         return "float16"
-    return "float16" if width == "autocast" and operand.low and operand.dtype == "float32" else operand.dtype
+    is_low = operand.low != (operand.other_on_cpus and width == "autocast on CPUs")
+    return "float16" if width in AUTOCASTS and is_low and operand.dtype == "float32" else operand.dtype
 
 
 def compiled_dtype(operand: Operand, *, width: Width) -> str:
     """Return the dtype of the operand in memory between the kernels of torch.compile."""
-    is_narrow = width == "autocast" and operand.narrowed and operand.dtype == "float32"
+    is_narrow = width in AUTOCASTS and operand.narrowed and operand.dtype == "float32"
     return "float16" if is_narrow else stored_dtype(operand, width=width)
 
 
 def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], str]:
     """Return a function that gives each operand's dtype in an operator with this autocast policy."""
-    if width != "autocast" or autocast == "widest":
+    if width not in AUTOCASTS or autocast == "widest":
         return lambda operand: stored_dtype(operand, width=width)
     target = "float16" if autocast == "low" else "float32"
     return lambda operand: target if operand.dtype == "float32" else operand.dtype

@@ -117,7 +117,7 @@ def _sizes(operands: Sequence[tuple[tuple[Any, ...], float]]) -> _Sizes:
 
 
 def _half_copies_bytes(row: Row) -> float:
-    if row.phase != "forward" or autocast_of(row.op, row.attributes) != "low":
+    if row.phase != "forward" or autocast_of(row.op, row.attributes, on_cpu=False) != "low":
         return 0.0
     constant = [operand for operand in row.inputs if is_constant(operand)]
     return sum(

@@ -12,7 +12,7 @@ from advisor.errors import ROW_ERRORS, DocumentError, row_problem
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
 from advisor.predict.composite_kernels import CASTS
-from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype
+from advisor.predict.precision import AUTOCASTS, Width, compiled_dtype, computed_dtype, stored_dtype
 from advisor.predict.products import Product, products_of
 from advisor.records.device import CompileMode
 from advisor.records.prediction import FloatArray
@@ -102,9 +102,11 @@ def _row_work(
     row: Row, *, index: int, batches: FloatArray, width: Width, compile_mode: CompileMode, mode: Mode
 ) -> RowWork | None:
     """Return the work of a row, or None if it moves no byte."""
-    dtype_of = computed_dtype(width=width, autocast=autocast_of(row.op, row.attributes))
+    dtype_of = computed_dtype(
+        width=width, autocast=autocast_of(row.op, row.attributes, on_cpu=width == "autocast on CPUs")
+    )
     call = call_at(row, batch=batches, dtype_of=dtype_of)
-    if row.family == "rnn" and width == "autocast":
+    if row.family == "rnn" and width in AUTOCASTS:
         call = replace(call, attributes={**call.attributes, CASTS: "kept" if mode == "training" else "repeated"})
     cost = call_cost(row, call)
     images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
@@ -185,7 +187,7 @@ def _cast_operands(row: Row, *, width: Width, dtype_of: DtypeOf) -> list[Operand
 
     Backward reuses the 16-bit copies of the parameters from forward and converts their gradients to fp32.
     """
-    if width != "autocast":
+    if width not in AUTOCASTS:
         return []
     is_backward = row.phase == "backward"
     inputs = [operand for operand in row.inputs if not (is_backward and is_constant(operand))]

@@ -18,7 +18,7 @@ from advisor.predict.kernel_time import (
 )
 from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import row_roofline_s
-from advisor.predict.precision import Width, width_of
+from advisor.predict.precision import Width, computed_width
 from advisor.predict.roofline import dispatch_times, rates_by_kernel
 from advisor.predict.row_work import RowCounts, RowWork, count_rows
 from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
@@ -67,7 +67,7 @@ def explain_step(
         left, counts = _counted(
             workload,
             batches=np.array([batch]),
-            width=width_of(predicted.precision, workload),
+            width=computed_width(predicted.precision, workload, kind=device.kind),
             compile_mode=compile_mode,
         )
         figures, unit_flops = _row_figures(

@@ -24,7 +24,8 @@ Attribute = bool | int | float | str | tuple[bool | int | float | str, ...] | No
 class Operand:
     """One tensor that an operator reads or writes.
 
-    - `low`: stored in half precision under autocast
+    - `low`: stored in half precision under the autocast of GPUs
+    - `other_on_cpus`: under the autocast of CPUs, stored in the other of the two widths
     - `fused`: under torch.compile, produced and read in one kernel, so it is not written to memory
     - `joined`: under torch.compile, an output that its kernel continues with, so the operator needs no launch
     - `narrowed`: under torch.compile and autocast, stored only in half precision because every reader would cast it
@@ -35,6 +36,7 @@ class Operand:
     shape: tuple[Dim, ...]
     dtype: str
     low: bool = False
+    other_on_cpus: bool = False
     fused: bool = False
     joined: bool = False
     narrowed: bool = False

@@ -21,8 +21,8 @@ _TWO_PASS_NORMS = ("batch_norm", "group_norm")
 _MOST_JOINED = 8
 """A concatenation of more parts is not fused into readers (torch/_inductor/config.py, `max_pointwise_cat_inputs`)."""
 
-Described = tuple[tuple[int, ...], str, bool]
-"""Shape, dtype, and True if autocast stores it in half."""
+Described = tuple[tuple[int, ...], str, bool, bool]
+"""Shape, dtype, and whether the autocast of GPUs, and that of CPUs, stores it in half."""
 
 
 @dataclass(slots=True)

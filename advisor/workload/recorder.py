@@ -2,10 +2,11 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ _COMPOSITE_OF = {
 }
 """Fused CPU operators -> composites, which each kind of device lowers in its own way."""
 _ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
+_LOW, _LOW_ON_CPUS = attrgetter("low"), attrgetter("low_on_cpus")
 _SAME_VALUE = "aten._unsafe_view"
 """A view that torch's schema does not declare as one: on fake tensors its result has its own storage."""
 _SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
@@ -311,18 +313,21 @@ class Recorder(TorchDispatchMode):
         category: Category = "activations" if phase in ("forward", "loss") else "temporaries"
         read = [(tensor, self._storages.of(tensor, "activations")) for tensor in inputs]
         made = [(tensor, self._storages.of(tensor, category)) for tensor in outputs]
-        if self._marks[IN_HALF] and operator.formula is not None and operator.formula.autocast == "full":
+        if self._marks[IN_HALF] and operator.formula is not None and operator.formula.autocast.startswith("full"):
             attributes += ((IN_HALF, True),)
         if self._marks[IN_FULL] and operator.formula is not None:
             attributes += ((IN_FULL, True),)
-        policy = autocast_of(operator.op, dict(attributes))
-        low = self._output_is_low(operator, read, policy=policy)
+        policy, on_cpus = (autocast_of(operator.op, dict(attributes), on_cpu=on_cpu) for on_cpu in (False, True))
+        low = self._output_is_low(operator, read, policy=policy, is_low=_LOW)
+        low_on_cpus = self._output_is_low(operator, read, policy=on_cpus, is_low=_LOW_ON_CPUS)
         reads = [stored.value for _, stored in read]
         for position, (tensor, stored) in enumerate(made):
             if stored.serial in written or any(stored is other for _, other in read):
                 stored.value = self._storages.new_serial()
-            elif low and not (operator.family == "norm" and position > 0):
-                self._storages.mark_low(stored, dtype=tensor.dtype)
+            elif not (operator.family == "norm" and position > 0):
+                if low:
+                    self._storages.mark_low(stored, dtype=tensor.dtype)
+                stored.low_on_cpus |= low_on_cpus
             if operator.op == _SAME_VALUE:
                 stored.value = reads[0]
             if category == "activations":
@@ -374,24 +379,33 @@ class Recorder(TorchDispatchMode):
         if kept_bytes and operator.op == "rnn":
             self._storages.keep_with(self._storages.of(outputs[-1], "activations"), kept_bytes)
 
-    def _output_is_low(self, operator: _Operator, read: list[tuple[torch.Tensor, Stored]], *, policy: Autocast) -> bool:
+    def _output_is_low(
+        self,
+        operator: _Operator,
+        read: list[tuple[torch.Tensor, Stored]],
+        *,
+        policy: Autocast,
+        is_low: Callable[[Stored], bool],
+    ) -> bool:
         """Return True if autocast leaves the results in half, by the operator's policy or the widest input.
 
-        Norms return the dtype of their first input, whatever their weights are.
+        Norms return the dtype of their first input, whatever their weights are. `is_low` tells what a kind of device
+        stores in half.
         """
         if policy != "widest":
             return policy == "low"
         floats = [stored for tensor, stored in read if tensor.dtype is torch.float32 and tensor.dim() > 0]
         if operator.family == "norm":
-            return bool(floats) and floats[0].low
-        return bool(floats) and all(stored.low for stored in floats)
+            return bool(floats) and is_low(floats[0])
+        return bool(floats) and all(map(is_low, floats))
 
     def _described(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> Described:
         shape = tuple(self.sizes(size) for size in (_mean_shape(tensor) if tensor.is_nested else tensor.shape))
         if as_stored and not tensor.is_nested and 0 in tensor.stride():
             # Only the stored bytes of an expanded tensor are read.
             shape = tuple(1 if step == 0 else size for size, step in zip(shape, tensor.stride(), strict=True))
-        return shape, _dtype_name(tensor), stored.low and (tensor.is_nested or tensor.dtype is torch.float32)
+        can_be_low = tensor.is_nested or tensor.dtype is torch.float32
+        return shape, _dtype_name(tensor), stored.low and can_be_low, stored.low_on_cpus and can_be_low
 
     def _attribute(self, value: Any) -> Attribute:
         if isinstance(value, (list, tuple)):
@@ -586,23 +600,27 @@ def _row(
             shape,
             dtype,
             low=low or (finds_halves and dtype == "float32" and value in made_before),
+            low_on_cpus=low_on_cpus or (finds_halves and dtype == "float32" and value in made_before),
             fused=(index, value) in fusion.read_inside,
             narrowed=value in fusion.narrowed,
             varies=varying,
         )
-        for (shape, dtype, low), value, varying in zip(call.inputs, call.reads, varies, strict=False)
+        for (shape, dtype, low, low_on_cpus), value, varying in zip(call.inputs, call.reads, varies, strict=False)
     ]
     outputs = [
         _operand(
             shape,
             dtype,
             low=low,
+            low_on_cpus=low_on_cpus,
             fused=value in fusion.unwritten,
             joined=value in fusion.joined,
             narrowed=value in fusion.narrowed,
             varies=varying,
         )
-        for (shape, dtype, low), value, varying in zip(call.outputs, call.writes, varies[len(inputs) :], strict=True)
+        for (shape, dtype, low, low_on_cpus), value, varying in zip(
+            call.outputs, call.writes, varies[len(inputs) :], strict=True
+        )
     ]
     return Row(
         op=call.op,
@@ -617,6 +635,8 @@ def _row(
 
 
 @lru_cache(maxsize=4096)
-def _operand(shape: tuple[int, ...], dtype: str, **flags: bool) -> Operand:
+def _operand(
+    shape: tuple[int, ...], dtype: str, *, low: bool = False, low_on_cpus: bool = False, **flags: bool
+) -> Operand:
     """Return one object for equal operands: a deep model repeats those of its first block."""
-    return Operand(shape=shape, dtype=dtype, **flags)
+    return Operand(shape=shape, dtype=dtype, low=low, other_on_cpus=low_on_cpus != low, **flags)

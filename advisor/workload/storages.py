@@ -34,7 +34,9 @@ class Stored:
     size_bytes: int
     reference: "weakref.ref[torch.UntypedStorage]"
     low: bool = False
-    """Autocast keeps it in half."""
+    """The autocast of GPUs keeps it in half."""
+    low_on_cpus: bool = False
+    """The same of the autocast of CPUs; the bytes in each width are those of GPUs."""
     cell: int = -1
 
 
@@ -104,7 +106,7 @@ class Storages:
         """Count the storage of `tensor` in another category, and as kept in fp32 under autocast."""
         stored = self.of(tensor, category)
         self._leave(stored)
-        stored.low = False
+        stored.low = stored.low_on_cpus = False
         self._enter(stored, category, tensor.dtype)
 
     def leave_out(self, tensor: torch.Tensor) -> int:

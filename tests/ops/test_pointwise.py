@@ -36,7 +36,7 @@ def test_comparisons_write_bytes():
 def test_operators_that_autocast_to_single_precision_say_so():
     # torch.amp, "CUDA Ops that can autocast to float32": exp and pow are in the list, tanh is not.
     policies = {op: formula_of(f"aten.{op}").autocast for op in ("exp", "pow", "tanh", "prelu")}
-    assert policies == {"exp": "full", "pow": "full", "tanh": "widest", "prelu": "low"}
+    assert policies == {"exp": "full on GPUs", "pow": "full on GPUs", "tanh": "widest", "prelu": "low"}
 
 
 def test_unscaling_gradients_checks_and_multiplies_each():

@@ -12,7 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import advisor.ops
-from advisor.ops.registry import Formula, Tensor, aten, formula, formula_of, formulas, larger, log2, smaller
+from advisor.ops.registry import (
+    Formula,
+    Tensor,
+    aten,
+    autocast_of,
+    formula,
+    formula_of,
+    formulas,
+    larger,
+    log2,
+    smaller,
+)
 
 FAMILIES = {
     "matmul", "conv", "attention", "rnn", "embedding", "norm", "softmax", "pointwise", "reduction", "pool",
@@ -120,9 +131,22 @@ def _autocast_list(macro: str) -> set[str]:
     ],
 )
 def test_autocast_treats_operators_as_torchs_lists_say(macro, policy):
-    ours = {op: found.autocast for op in _autocast_list(macro) if (found := formula_of(op)) is not None}
+    ours = {op: autocast_of(op, {}, on_cpu=False) for op in _autocast_list(macro) if formula_of(op) is not None}
     assert len(ours) >= 5
     assert ours == dict.fromkeys(ours, policy)
+
+
+def test_torch_has_a_rule_for_what_cpus_compute_in_fp32_and_none_for_what_only_gpus_do():
+    has_rule = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    listed = {name.partition(".")[0].replace("::", ".") for name in names if has_rule(name, "AutocastCPU")}
+
+    only_on_gpus = {one.op for one in formulas() if one.autocast == "full on GPUs"}
+    assert len(only_on_gpus) > 40
+    assert only_on_gpus & listed == set()
+    full = set(aten("mse_loss nll_loss binary_cross_entropy_with_logits cdist linalg_inv prod"))
+    assert full <= listed
+    assert {autocast_of(op, {}, on_cpu=True) for op in full} == {"full"}
 
 
 def test_every_dtype_of_torch_with_an_item_size_has_the_same_here():

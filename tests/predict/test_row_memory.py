@@ -60,7 +60,7 @@ def plain_half_copies(rows: tuple[Row, ...]) -> float:
     return sum(
         one.count * constant_bytes(each, dtype="float16")
         for one in rows
-        if one.phase == "forward" and autocast_of(one.op, one.attributes) == "low"
+        if one.phase == "forward" and autocast_of(one.op, one.attributes, on_cpu=False) == "low"
         for each in one.inputs
         if is_constant(each) and stored_dtype(each, width="autocast") == "float32"
     )

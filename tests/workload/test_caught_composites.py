@@ -79,9 +79,9 @@ def test_what_attention_falls_apart_into_runs_in_half_or_in_fp32(half_attention,
 
     workload = traced(Calls(attend, linear=nn.Linear(8, 8)), sequences, half_attention=half_attention)
     [inner, outer] = [row for row in workload.rows if row.family == "softmax"]
-    assert [autocast_of(row.op, row.attributes) for row in (inner, outer)] == [policy, "full"]
+    assert [autocast_of(row.op, row.attributes, on_cpu=False) for row in (inner, outer)] == [policy, "full"]
     assert [row.outputs[0].low for row in (inner, outer)] == [is_low, False]
-    assert {autocast_of(row.op, row.attributes) for row in rows_of(workload, "aten.bmm")} == {policy}
+    assert {autocast_of(row.op, row.attributes, on_cpu=False) for row in rows_of(workload, "aten.bmm")} == {policy}
 
 
 def test_eager_attention_reaches_what_torchs_own_layers_call():

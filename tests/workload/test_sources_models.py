@@ -238,7 +238,7 @@ def test_norms_of_timm_stay_in_half_only_if_asked_for_and_say_so(form: str, poli
     loaded = load(f"timm:test_efficientnet_gn{form}", mode="inference", specs=())
     workload = trace(loaded, mode="inference", batch=None)
     norms = [row for row in workload.rows if row.op == "aten.native_group_norm"]
-    assert {autocast_of(row.op, row.attributes) for row in norms} == {policy}
+    assert {autocast_of(row.op, row.attributes, on_cpu=False) for row in norms} == {policy}
     assert any("set_fast_norm" in note for note in workload.assumptions) == (policy == "low")
 
 
