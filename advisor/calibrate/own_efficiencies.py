@@ -1,5 +1,6 @@
 """Fits the efficiencies of one device to the operators timed on it, starting from the shipped ones."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,8 +77,6 @@ _PACE_PER_NOISE = 1.0
 """Standard deviation of the pace relative to that of a single timing. Six calibrations in a row on a machine with other
 load gave 0.08 over 0.12, but calibrations on different days differ more. The pace is limited to one standard deviation,
 so that a device unlike its datasheet is still recognized."""
-_PACES_COUNTED = 2.0
-"""A prediction is off by the pace of the calibration, as far as the fit missed it, and by that of the later step."""
 _UNSEEN_LOG_SIGMA = 1.0
 """Width of the prior of a family for which the start has no data."""
 _RATIO_BOUNDS = (0.005, 2.5)
@@ -151,9 +150,9 @@ def fit_calibration(
     longer in a net than in a loop, so its time is divided by the ratio found on the machine of the start. Raises
     ValueError if the start has no ratio for it.
 
-    `noise_log` is one standard deviation of a timing, of which all operators share a part. The spread of steps after a
-    calibration, widened by that part and by as much for the step itself, replaces the spreads of device, workload, host
-    and backward.
+    `noise_log` is one standard deviation of a timing, of which all operators share a part, the machine's pace. The
+    spread of steps after a calibration, widened by the pace of the calibration and by that of the step, replaces the
+    spreads of device, workload, host and backward.
     """
     starts = _starts(device, shipped, precisions=precisions)
     pace_log_sigma = _PACE_PER_NOISE * noise_log
@@ -177,7 +176,8 @@ def fit_calibration(
         starts=starts,
         sigmas=_FROM_WHOLE_STEPS if starts else _FROM_SHIPPED,
         pace_log_sigma=pace_log_sigma,
-        spread=float(np.sqrt(STEP_LOG_SPREAD**2 + _PACES_COUNTED * pace_log_sigma**2)),
+        # The machine's pace differs from the usual one during the calibration, and again during the step.
+        spread=math.hypot(STEP_LOG_SPREAD, pace_log_sigma, pace_log_sigma),
         date=date,
     )
 

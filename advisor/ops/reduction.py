@@ -12,6 +12,7 @@ _NORMS = "norm linalg_vector_norm linalg__powsum frobenius_norm nuclear_norm _fo
 _COUNTS = "histc bincount histogram _histogramdd_from_bin_cts"
 _SOFTMAX = aten("_softmax softmax _safe_softmax _masked_softmax")
 _SOFTMAX_BACKWARD = aten("_softmax_backward_data _masked_softmax_backward")
+_LOG_SOFTMAX, _LOG_SOFTMAX_BACKWARD = aten("_log_softmax log_softmax"), aten("_log_softmax_backward_data")
 
 streaming(*aten(_EXTREMES), *aten(_MEANS), *aten(_COUNTS), family="reduction", fusable=True, flops=1, per=0)
 streaming(*aten("_foreach_max"), family="reduction", fusable=True, flops=1, per="inputs")
@@ -20,11 +21,13 @@ streaming(*aten("prod"), family="reduction", autocast="full", fusable=True, flop
 streaming(*aten("var std var_mean std_mean"), family="reduction", fusable=True, flops=4, per=0)
 streaming(*aten(_NORMS), family="reduction", autocast="full on GPUs", fusable=True, flops=2, per="inputs")
 streaming(*aten("logsumexp"), family="reduction", autocast="full on GPUs", fusable=True, flops=4, per=0)
-# Cross-entropy takes the logarithm of a softmax, and is a loss.
-for _softmax, _autocast in ((_SOFTMAX, "full on GPUs"), (aten("_log_softmax log_softmax"), "full")):
-    streaming(*_softmax, family="softmax", autocast=_autocast, attributes=("dim",), fusable=True, flops=5)
-for _softmax, _autocast in ((_SOFTMAX_BACKWARD, "full on GPUs"), (aten("_log_softmax_backward_data"), "full")):
-    streaming(*_softmax, family="softmax", autocast=_autocast, attributes=("dim",), fusable=True, flops=4)
+# CPUs compute a log-softmax in fp32 only inside a cross-entropy, which is where most are.
+for _forward, _backward, _autocast in (
+    (_SOFTMAX, _SOFTMAX_BACKWARD, "full on GPUs"),
+    (_LOG_SOFTMAX, _LOG_SOFTMAX_BACKWARD, "full"),
+):
+    streaming(*_forward, family="softmax", autocast=_autocast, attributes=("dim",), fusable=True, flops=5)
+    streaming(*_backward, family="softmax", autocast=_autocast, attributes=("dim",), fusable=True, flops=4)
 streaming(*aten("segment_reduce"), family="reduction", flops=1, per=0)
 streaming(*aten("_segment_reduce_backward"), family="reduction", flops=1, per=2)
 streaming(*aten("cumsum cumprod"), family="scan", autocast="full on GPUs", attributes=("dim",), flops=1, per=0)

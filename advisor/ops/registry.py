@@ -13,10 +13,10 @@ Number = Any
 Autocast = Literal["low", "full", "widest"]
 """Type under autocast: half ("low"), fp32 ("full"), or the widest type of the inputs ("widest")."""
 ListedAutocast = Literal["low", "full", "full on GPUs", "widest"]
-"""The same with what only GPUs compute in fp32; on CPUs its type is the widest of its inputs.
+"""The same as torch lists it for both kinds of devices. "full on GPUs": on CPUs, the widest type of the inputs.
 
-From torch's lists for both (ATen/autocast_mode.h and .cpp); a backward operator follows its forward. A CPU's list of
-what runs in fp32 has losses and linear algebra, but no norms, softmax, sums, interpolation or elementwise functions.
+From ATen/autocast_mode.h and .cpp; a backward operator follows its forward. The fp32 list of CPUs has losses and linear
+algebra, but no norms, softmax, sums, interpolation or elementwise functions.
 """
 
 IN_HALF = "in_half"

@@ -10,7 +10,7 @@ from advisor.records.script import Script
 from advisor.records.workload import Operand, Row, Workload
 
 Width = Literal["full", "autocast", "autocast on CPUs", "half", "traced"]
-"""Which operands are stored in 16 bits: none, those that the autocast of GPUs or of CPUs casts, all, or those of a
+"""Which operands are stored in 16 bits: none, those that autocast casts (as on GPUs, or as on CPUs), all, or those of a
 16-bit model's trace."""
 AUTOCASTS = ("autocast", "autocast on CPUs")
 
@@ -84,7 +84,7 @@ def width_of(precision: Precision, workload: Workload | None = None) -> Width:
     """Return which operands the precision stores in 16 bits on a GPU; fp16 and bf16 do not differ.
 
     A model that was traced in 16 bits keeps what its code computes in fp32, such as norms and losses. The memory of a
-    step on a CPU is counted at this width, too: what its autocast stores otherwise is little, and short-lived.
+    step on a CPU is counted at this width too, although its autocast keeps the results of norms and softmax in 16 bits.
     """
     width = _WIDTHS[precision]
     if workload is None or not workload.is_half:
@@ -94,7 +94,7 @@ def width_of(precision: Precision, workload: Workload | None = None) -> Width:
 
 
 def computed_width(precision: Precision, workload: Workload, *, kind: DeviceKind) -> Width:
-    """Return the width at which a kind of device computes the step: as `width_of`, but CPUs have their own autocast."""
+    """Return which operands are stored in 16 bits on this kind of device: as `width_of`, with autocast as on CPUs."""
     width = width_of(precision, workload)
     return "autocast on CPUs" if width == "autocast" and kind == "cpu" else width
 

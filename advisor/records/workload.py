@@ -24,8 +24,8 @@ Attribute = bool | int | float | str | tuple[bool | int | float | str, ...] | No
 class Operand:
     """One tensor that an operator reads or writes.
 
-    - `low`: stored in half precision under the autocast of GPUs
-    - `other_on_cpus`: under the autocast of CPUs, stored in the other of the two widths
+    - `low`: stored in half precision under autocast on GPUs
+    - `other_on_cpus`: autocast on CPUs does the opposite: it stores the tensor in fp32 if `low`, else in half precision
     - `fused`: under torch.compile, produced and read in one kernel, so it is not written to memory
     - `joined`: under torch.compile, an output that its kernel continues with, so the operator needs no launch
     - `narrowed`: under torch.compile and autocast, stored only in half precision because every reader would cast it

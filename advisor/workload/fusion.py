@@ -22,7 +22,7 @@ _MOST_JOINED = 8
 """A concatenation of more parts is not fused into readers (torch/_inductor/config.py, `max_pointwise_cat_inputs`)."""
 
 Described = tuple[tuple[int, ...], str, bool, bool]
-"""Shape, dtype, and whether the autocast of GPUs, and that of CPUs, stores it in half."""
+"""Shape, dtype, and whether autocast stores it in half on GPUs, and on CPUs."""
 
 
 @dataclass(slots=True)

@@ -317,9 +317,11 @@ class Recorder(TorchDispatchMode):
             attributes += ((IN_HALF, True),)
         if self._marks[IN_FULL] and operator.formula is not None:
             attributes += ((IN_FULL, True),)
-        policy, on_cpus = (autocast_of(operator.op, dict(attributes), on_cpu=on_cpu) for on_cpu in (False, True))
+        by_name = dict(attributes)
+        policy = autocast_of(operator.op, by_name, on_cpu=False)
+        policy_on_cpus = autocast_of(operator.op, by_name, on_cpu=True)
         low = self._output_is_low(operator, read, policy=policy, is_low=_LOW)
-        low_on_cpus = self._output_is_low(operator, read, policy=on_cpus, is_low=_LOW_ON_CPUS)
+        low_on_cpus = self._output_is_low(operator, read, policy=policy_on_cpus, is_low=_LOW_ON_CPUS)
         reads = [stored.value for _, stored in read]
         for position, (tensor, stored) in enumerate(made):
             if stored.serial in written or any(stored is other for _, other in read):
@@ -333,7 +335,7 @@ class Recorder(TorchDispatchMode):
             if category == "activations":
                 self._blocks.made(stored)
         if operator.family == "conv" or operator.op in ("rnn", "rnn_backward"):
-            self._note_scratch(operator, inputs, outputs, dict(attributes))
+            self._note_scratch(operator, inputs, outputs, by_name)
         if operator.family != "view" and operator.op not in _ALLOCATIONS:
             by_storage = operator.formula is not None and operator.formula.fusable
             calls = self._calls if self._open is None else self._open.calls
@@ -389,8 +391,8 @@ class Recorder(TorchDispatchMode):
     ) -> bool:
         """Return True if autocast leaves the results in half, by the operator's policy or the widest input.
 
-        Norms return the dtype of their first input, whatever their weights are. `is_low` tells what a kind of device
-        stores in half.
+        Norms return the dtype of their first input, whatever their weights are. `is_low` returns whether a storage is
+        in half on the kind of device that has this policy.
         """
         if policy != "widest":
             return policy == "low"
@@ -593,14 +595,14 @@ def _row(
 
     The storages in `constant` belong to the model.
     """
-    finds_halves = call.phase == "backward" and call.casts_low
+    halves = made_before if call.phase == "backward" and call.casts_low else frozenset()
     varies = [serial not in constant for serial in call.storages]
     inputs = [
         _operand(
             shape,
             dtype,
-            low=low or (finds_halves and dtype == "float32" and value in made_before),
-            low_on_cpus=low_on_cpus or (finds_halves and dtype == "float32" and value in made_before),
+            low=low or (dtype == "float32" and value in halves),
+            low_on_cpus=low_on_cpus or (dtype == "float32" and value in halves),
             fused=(index, value) in fusion.read_inside,
             narrowed=value in fusion.narrowed,
             varies=varying,

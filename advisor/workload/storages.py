@@ -34,9 +34,9 @@ class Stored:
     size_bytes: int
     reference: "weakref.ref[torch.UntypedStorage]"
     low: bool = False
-    """The autocast of GPUs keeps it in half."""
+    """Autocast keeps it in half on GPUs."""
     low_on_cpus: bool = False
-    """The same of the autocast of CPUs; the bytes in each width are those of GPUs."""
+    """Autocast keeps it in half on CPUs; `live_bytes` counts storages as on GPUs."""
     cell: int = -1
 
 

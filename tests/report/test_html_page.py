@@ -111,7 +111,7 @@ def test_only_a_long_table_can_be_sorted_and_only_a_wide_one_takes_the_focus(sho
     assert shown.page.locator("#cost-time th").count() > 0
     assert shown.page.locator("#cost-time th button").count() == 0
     shown.page.locator("#cost-time figure summary").click()
-    # A browser that is busy sets them some time after the table appears.
+    # The page sets them after the layout, which a busy browser delays.
     shown.page.locator('#cost-time .scroll[tabindex="-1"]').wait_for()
     shown.page.locator('#ranking .scroll[tabindex="0"]').wait_for()
 

@@ -1,4 +1,4 @@
-"""The autocast of CPUs has lists of its own, with fewer operators in fp32 than that of GPUs."""
+"""Autocast on CPUs computes fewer operators in fp32 than on GPUs."""
 
 import pytest
 import torch
