@@ -45,7 +45,7 @@ TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
         },
         "compute_ratio": {"rnn": "matmul", "conv_grouped": "conv"},
         "gradient_ratio": {"attention_backward": "conv_backward", "conv_grouped_backward": "conv_backward"},
-        **{ramp: {"fp32": ANY, "half": ANY} for ramp in ("edge_ramp", "depth_ramp")},
+        "depth_ramp": {"fp32": ANY, "half": ANY},
     },
 }
 """The coefficient that several families or precisions share, by kind, name and family or precision, because their
@@ -92,7 +92,7 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
     priors: dict[tuple[str, ...], Prior] = {}
     fitted = {field.name: field.metadata["priors"] for field in fields(Efficiency) if "priors" in field.metadata}
     of_kind = {name: of_kinds[kind] for name, of_kinds in fitted.items() if kind in of_kinds}
-    ramps = {name: of_kind.pop(name) for name in BY_PRECISION}
+    ramps = {name: of_kind.pop(name) for name in BY_PRECISION if name in of_kind}
     priors |= {(name,): prior for name, prior in {**of_kind, **_OTHER_PRIORS[kind]}.items()}
     for precision in precisions:
         priors |= {shared_name((name, precision), kind): prior for name, prior in ramps.items()}

@@ -17,6 +17,11 @@ _LENGTH_FIRST = aten(
 )
 """Operators on (batch, length, heads, head_dim); all others are on (..., heads, length, head_dim)."""
 
+ENCODER_LAYERS = ("encoder_layer", *aten("_transformer_encoder_layer_fwd"))
+MULTI_HEAD_ATTENTION = ("native_multi_head_attention", *aten("_native_multi_head_attention"))
+FAST_PATHS = frozenset({*ENCODER_LAYERS, *MULTI_HEAD_ATTENTION})
+"""Operators that torch calls in inference instead of a module's own, with several matrix products each."""
+
 
 def pair_count(*, q_len: Number, kv_len: Number, causal: bool) -> Number:
     """Return the number of unmasked (query, key) pairs. Causal: query i sees keys 0 to i (top-left alignment).
@@ -61,7 +66,7 @@ _ATTENTION = (
 streaming(*_ATTENTION, family="attention", autocast="low", attributes=("is_causal",), flops=_flops)
 
 
-@formula("encoder_layer", *aten("_transformer_encoder_layer_fwd"), family="attention", autocast="low")
+@formula(*ENCODER_LAYERS, family="attention", autocast="low", attributes=("num_heads",))
 def _encoder_layer(call: Call) -> Cost:
     """Inputs (source, qkv weight and bias, output weight and bias, two norms, two feed-forward layers, ...).
 
@@ -78,7 +83,7 @@ def _encoder_layer(call: Call) -> Cost:
     )
 
 
-@formula("native_multi_head_attention", *aten("_native_multi_head_attention"), family="attention", autocast="low")
+@formula(*MULTI_HEAD_ATTENTION, family="attention", autocast="low", attributes=("num_head",))
 def _multi_head_attention(call: Call) -> Cost:
     """Inputs (query, key, value, qkv weight (3 x width, width) and bias, output weight and bias[, mask]).
 

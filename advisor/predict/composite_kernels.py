@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
@@ -60,6 +61,10 @@ CASTS = "casts"
 "repeated" if it does so whenever one is used, as in inference."""
 _SCORE_ADDITIONS = 3.0
 """Work on a score of attention beside its exponential: the maximum, the difference from it and the sum."""
+_SCORE_PASSES, _SOFTMAX_ADDITIONS, _FAST_PATH_OPERATORS, _HEAD_WIDTH = 4.0, 7.0, 12.0, 64.0
+"""Of torch's fast path for encoder layers on CPUs: how often a score is read or written, the softmax of a score in
+additions (2 cycles of a core, in rows of 2,048 on a Zen 4), and the operators that torch.profiler shows; and the usual
+width of a head."""
 _KEY_BLOCK = 512.0
 """Keys that torch's flash attention on CPUs takes at a time (ATen's FlashAttentionKernel.cpp)."""
 _QUERY_BLOCKS = ((768.0, 256.0), (192.0, 64.0), (0.0, 32.0))
@@ -265,6 +270,24 @@ def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     return Program(launches=operators, dispatches=operators, extra_bytes=passes * scores * itemsize_bytes)
 
 
+def _cpu_fast_path(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of an encoder layer or of multi-head attention, whose scores a CPU writes to memory.
+
+    A product writes them, a softmax reads and writes them, and another product reads them (ATen's
+    transformers/attention.cpp, `native_multi_head_attention_cpu`). Heads of 64 are assumed where the trace does not
+    tell their number.
+    """
+    query, key = call.inputs[0], call.inputs[0 if call.op in ENCODER_LAYERS else 1]
+    told = call.attributes.get("num_heads", call.attributes.get("num_head"))
+    heads = query.shape[-1] / _HEAD_WIDTH if told is None else told
+    scores = heads * query.numel / query.shape[-1] * key.shape[-2]
+    return Program(
+        launches=_FAST_PATH_OPERATORS,
+        function_flops=_SOFTMAX_ADDITIONS * scores,
+        extra_bytes=_SCORE_PASSES * scores * itemsize_bytes,
+    )
+
+
 def _gpu_rnn(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a cuDNN RNN: per layer a matmul of all inputs, then two kernels (matmul, gates) per step.
 
@@ -436,6 +459,7 @@ _ON_GPU: Mapping[str, _Lowering] = {
     "optimizer": _gpu_optimizer,
 }
 _ON_CPU: Mapping[str, _Lowering] = {
+    **dict.fromkeys(FAST_PATHS, _cpu_fast_path),
     **dict.fromkeys((*_BATCH_NORMS, "aten.native_group_norm", *_NORM_GRADIENTS), _norm),
     "aten.convolution_backward": _convolution_backward,
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},

@@ -93,19 +93,21 @@ _OUTPUT_CYCLES: Mapping[str, float] = {
     "aten.exponential": 65.0,
 }
 """For each element of the output."""
-_WINDOW_CYCLES: Mapping[str, float] = {
-    # In forward 10 and 5 on a Zen 4, 12 and 6 on a Granite Rapids.
-    **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), 11.0),
-    "aten.avg_pool2d": 5.5,
-    "aten.max_pool2d_with_indices_backward": 16.0,
-    "aten.avg_pool2d_backward": 5.0,
-    # On the Emerald Rapids.
-    **dict.fromkeys(aten("max_pool3d max_pool3d_with_indices"), 14.0),
-    "aten.max_pool3d_with_indices_backward": 12.0,
-    "aten.avg_pool3d": 4.0,
-    "aten.avg_pool3d_backward": 5.5,
+_WINDOW_CYCLES: Mapping[str, tuple[float, float]] = {
+    # Zen 4 at 3.45 GHz and Emerald Rapids, windows of 1 x 2 to 5 x 5: 20 + 7 and 36 + 8.5 cycles, one thread, fp32.
+    **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), (28.0, 7.5)),
+    # Zen 4: 18 + 1.4 in fp32 and 20 + 2.2 in bf16; gradients 18 + 1.3 and 25 + 4.5.
+    "aten.avg_pool2d": (18.0, 2.0),
+    "aten.avg_pool2d_backward": (20.0, 2.5),
+    "aten.max_pool2d_with_indices_backward": (16.0, 0.0),
+    # Zen 4, windows of 2 x 2 x 2 and 3 x 3 x 3: 38 and 173; 30 and 59; gradients 49 and 84 cycles. For windows of eight
+    # elements, an Emerald Rapids: 112, 32, 44.
+    **dict.fromkeys(aten("max_pool3d max_pool3d_with_indices"), (10.0, 8.0)),
+    "aten.max_pool3d_with_indices_backward": (12.0, 0.0),
+    "aten.avg_pool3d": (20.0, 1.4),
+    "aten.avg_pool3d_backward": (33.0, 1.8),
 }
-"""For each element of a pool's windows, or for each gradient of a largest element, as the formulas count."""
+"""For each window of a pool, or each gradient, and for each element of the window."""
 _COMPARISON_CYCLES: Mapping[str, float] = {
     **dict.fromkeys(aten("sort argsort"), 13.5),
     **dict.fromkeys(aten("searchsorted bucketize isin"), 22.0),  # mispredicted branches
@@ -226,6 +228,16 @@ def _per_output(cycles: float) -> _Cycles:
     return lambda call: cycles * call.outputs[0].numel
 
 
+def _per_window(cycles: float, element_cycles: float) -> _Cycles:
+    """Each window gives an element of the result, which is the first input of a gradient; the FLOP are its elements."""
+
+    def of_windows(call: Call) -> Number:
+        windows = (call.inputs if call.op.endswith("backward") else call.outputs)[0]
+        return cycles * windows.numel + element_cycles * _counted_flops(call)
+
+    return of_windows
+
+
 def _per_flop(cycles: float) -> _Cycles:
     return lambda call: cycles * _counted_flops(call)
 
@@ -233,7 +245,8 @@ def _per_flop(cycles: float) -> _Cycles:
 LOOPS: Mapping[str, _Cycles] = {
     **{op: _per_input(cycles) for op, cycles in _INPUT_CYCLES.items()},
     **{op: _per_output(cycles) for op, cycles in _OUTPUT_CYCLES.items()},
-    **{op: _per_flop(cycles) for op, cycles in {**_WINDOW_CYCLES, **_COMPARISON_CYCLES}.items()},
+    **{op: _per_window(cycles, element_cycles) for op, (cycles, element_cycles) in _WINDOW_CYCLES.items()},
+    **{op: _per_flop(cycles) for op, cycles in _COMPARISON_CYCLES.items()},
     **dict.fromkeys(_WRITES_AT_INDICES, _indexed_writes),
     "aten.topk": _selection,
     **dict.fromkeys(aten("max min"), _extreme),

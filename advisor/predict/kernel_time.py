@@ -113,6 +113,10 @@ class Kernels:
     """Bytes of parameters that a library may repack at every call."""
     mapped_bytes: _Work
     """The part of `repacked_bytes` whose copies are so large that malloc maps new memory for them at every call."""
+    above_cores: _Work
+    """Only devices with more cores than this run the kernel,"""
+    most_cores: _Length
+    """and at most this many. The others run another kernel of the same row instead."""
     groups: _Length
     """Number of matmuls (m, k) x (k, n) in the kernel; practically infinite, like m, n and k, if it is none."""
     m: _Length
@@ -309,7 +313,21 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     if kernels.mapped_bytes.any():
         faults_s = kernels.mapped_bytes / _PAGE_BYTES * rates.page_s
         memory_s, busy_s = memory_s + faults_s, busy_s + faults_s
-    return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
+    is_run = runs_on(kernels, rates)
+    return KernelTimes(
+        compute_s=compute_s * is_run,
+        memory_s=memory_s * is_run,
+        launch_s=launch_s * is_run,
+        total_s=(busy_s + launch_s) * is_run,
+    )
+
+
+def runs_on(kernels: Kernels, rates: Rates) -> FloatArray | float:
+    """Return 1 for a kernel that the device runs, and 0 for one that devices with more or fewer cores run instead."""
+    if not kernels.above_cores.any() and kernels.most_cores.min(initial=np.inf) >= _PRACTICALLY_INFINITE:
+        return 1.0
+    is_run = (kernels.above_cores < rates.core_count) & (rates.core_count <= kernels.most_cores)
+    return is_run.astype(np.float64)
 
 
 def _of_chosen(

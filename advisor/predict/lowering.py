@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.ops.attention import FAST_PATHS
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number
 from advisor.predict.blocks import part_of
 from advisor.predict.composite_kernels import (
@@ -28,6 +29,7 @@ from advisor.predict.row_work import (
     is_vector_attention,
     refusing_rows,
 )
+from advisor.predict.unfolded import Unfolding, unfolding_of
 from advisor.records.device import MAPPED_BLOCK_BYTES, CompileMode, DeviceKind, Layout, Precision
 from advisor.records.prediction import IndexArray
 from advisor.records.workload import Row, Workload
@@ -48,6 +50,11 @@ _LEAST_ONEDNN_SIZE = 16**3
 """Size m n k above which torch multiplies 16-bit matrices with oneDNN (ATen/native/mkldnn/Matmul.cpp)."""
 _CHANNEL_BLOCK = 16.0
 """Output channels that oneDNN computes together with AVX-512 or AMX, filled up with zeros."""
+_PACKED_CYCLES = 0.8
+"""Cycles, shared by all cores, in which MKL copies an element of an fp32 matrix into the order that its kernels read.
+A linear layer takes them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Zen 4 at 3.45 GHz
+(256 to 8,192 wide, without the time to read its weights), 0.7 with two of a Granite Rapids. A product with a single row
+copies nothing."""
 _CAST_BYTES = ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"]
 _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
 """Families in which torch splits the elements among a CPU's cores."""
@@ -55,6 +62,8 @@ _NHWC_COPY_RATIO = 2.0
 """Time of a transposing 16-bit copy relative to a plain copy: measured on 14 nets with group norms, channels-last, on
 an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norms in NCHW take as long as plain copies
 (XCiT and ConvNeXt on two GPUs)."""
+_SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "biased_bytes")
+"""What a convolution on a CPU needs with or without oneDNN; only oneDNN reorders images and repacks parameters."""
 _ALIGNED_NUMEL = 8
 """Elements of 16 bits in the 16 bytes that tensor cores' fast kernels load and store at a time."""
 _UNALIGNED_FLOPS_PER_CYCLE = 400.0
@@ -207,7 +216,7 @@ def _row_kernels(
             # Most rows have one kernel, and dividing tiny arrays takes as long as everything else here.
             return amount if product is None or len(products) == 1 else amount * product.share / all_shares
 
-        family = _family(row, product, is_generated=is_compiled and kind == "gpu")
+        family = _family(row, product, kind=kind, is_generated=is_compiled and kind == "gpu")
         own_family = product.family if product is not None and product.family else computing_family(row, kind=kind)
         unit = unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
         found: dict[str, Any] = {
@@ -246,8 +255,7 @@ def _row_kernels(
         if is_half_product and product is not None:
             is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
             found["serial_cycles"] = found["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
-        if has_bias:
-            found["biased_bytes"] = cost.write_bytes
+        found["biased_bytes"] = cost.write_bytes * has_bias
         if np.any(repack_count):
             found["repacked_bytes"] = repack_count * found["weight_bytes"]
             if kind == "cpu" and row.family == "conv":
@@ -266,6 +274,9 @@ def _row_kernels(
         found["direct_flops"] = found["flops"] * (
             product.nhwc_direct_ratio if is_channels_last else product.nchw_direct_ratio
         )
+        if kind == "cpu" and unit == "fp32":
+            elements = found["flops"] / (2 * found["m"])
+            found["scalar_cycles"] = found["scalar_cycles"] + _PACKED_CYCLES * elements * (found["m"] > 1)
         if kind == "cpu" and family in ("conv", "conv_backward"):
             blocks = np.ceil(found["n"] / _CHANNEL_BLOCK)
             found["flop_ratio"] = program.flop_ratio * blocks * _CHANNEL_BLOCK / found["n"]
@@ -275,6 +286,8 @@ def _row_kernels(
         return found
 
     kernels = [terms(product) for product in products]
+    if kind == "cpu" and row.family == "conv":
+        kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding_of(work.call), program)]
     if kind == "cpu" and np.any(cast_bytes):
         joins = cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * cast_launches)
         cast = {"family": "pointwise", "unit": "vector", "flops": cast_bytes / _CAST_BYTES, "data_bytes": cast_bytes}
@@ -282,6 +295,23 @@ def _row_kernels(
     if np.any(program.function_flops):
         kernels.append({**of_row, "family": "softmax", "unit": "vector", "flops": program.function_flops})
     return kernels
+
+
+def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Program) -> list[dict[str, Any]]:
+    """Return a CPU's kernel of a convolution, and the one in its place where torch multiplies the unfolded image."""
+    most_cores = np.where(unfolding.is_on_any, np.inf, np.where(unfolding.is_on_one, 1.0, 0.0))
+    if not most_cores.any():
+        return [kernel]
+    product = {name: kernel[name] for name in ("row", "part", "calls", "groups", "m", "n", "k", *_SAME_BY_PRODUCT)}
+    product |= {
+        "family": "matmul",
+        "unit": "fp32",
+        "flop_ratio": program.flop_ratio,
+        "data_bytes": kernel["data_bytes"] + unfolding.copied_bytes,
+        "scalar_cycles": kernel["scalar_cycles"] + unfolding.cycles,
+        "most_cores": most_cores,
+    }
+    return [product] if np.all(unfolding.is_on_any) else [{**kernel, "above_cores": most_cores}, product]
 
 
 def _has_unaligned_rows(row: Row) -> bool:
@@ -329,9 +359,9 @@ def _converts_layout(counts: RowCounts) -> bool:
     return grouped_flops <= (0.0 if is_training else _GROUPED_SHARE * flops)
 
 
-def _family(row: Row, product: Product | None, *, is_generated: bool) -> str:
+def _family(row: Row, product: Product | None, *, kind: DeviceKind, is_generated: bool) -> str:
     """Return the family whose rates apply to the kernel. Inductor generates the kernel for a GPU if `is_generated`."""
-    family = row.family
+    family = "matmul" if kind == "cpu" and row.op in FAST_PATHS else row.family
     if is_vector_attention(row):
         return VECTOR_ATTENTION
     if family == "matmul" and any(operand.dtype in QUANTIZED_DTYPES for operand in row.inputs):

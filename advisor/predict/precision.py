@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from advisor.ops.attention import FAST_PATHS
 from advisor.ops.registry import Autocast
 from advisor.records.device import Device, DeviceKind, Precision
 from advisor.records.options import PrecisionChoice
@@ -125,10 +126,10 @@ def computing_family(row: Row, *, kind: DeviceKind) -> str:
     """Return the family for which `unit_of` finds the unit of the row.
 
     On a CPU, GRU and plain recurrent layers count as matmuls, since they run in MKL; an LSTM runs in oneDNN (ATen's
-    RNN.cpp).
+    RNN.cpp). So do the products of torch's fast paths for encoders.
     """
-    is_blas = kind == "cpu" and row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm"
-    return _BLAS_FAMILY if is_blas else row.family
+    is_cell = row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm"
+    return _BLAS_FAMILY if kind == "cpu" and (is_cell or row.op in FAST_PATHS) else row.family
 
 
 def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) -> str:

@@ -179,12 +179,12 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
     Winograd's algorithm needs adjacent pixels, so it excludes dilated kernels.
     """
     small, large = (source, result) if attributes.get("transposed") else (result, source)
-    groups = _fixed(large.shape[1]) / _fixed(weight.shape[1])
+    groups = fixed(large.shape[1]) / fixed(weight.shape[1])
     pixels = small.shape[0] * math.prod(small.shape[2:])
-    kernel = tuple(_fixed(size) for size in weight.shape[2:])
-    is_depthwise = groups > 1 and _fixed(weight.shape[1]) == 1
+    kernel = tuple(fixed(size) for size in weight.shape[2:])
+    is_depthwise = groups > 1 and fixed(weight.shape[1]) == 1
     is_grouped = groups > 1 and not is_depthwise
-    columns_ratio = _padded_ratio(_fixed(weight.shape[0]) / groups) if is_grouped else 1.0
+    columns_ratio = _padded_ratio(fixed(weight.shape[0]) / groups) if is_grouped else 1.0
     return Product(
         groups=groups,
         m=pixels,
@@ -195,7 +195,7 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
         nhwc_padded_ratio=columns_ratio * _padded_ratio(weight.shape[1]) if is_grouped else 1.0,
         nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
         nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
-        can_winograd=kernel == (3.0, 3.0) and groups == 1 and _is_dense(attributes) and _same_size(source, result),
+        can_winograd=kernel == (3.0, 3.0) and groups == 1 and is_dense(attributes) and same_size(source, result),
     )
 
 
@@ -226,7 +226,7 @@ def _padded_ratio(channels: Number) -> float:
     RegNets have groups of 24 to 328 channels. On two GPUs, eager and compiled, their time grows with the padding of the
     output channels in NCHW, and with the padding of both sides channels-last.
     """
-    width = max(_fixed(channels), 1.0)
+    width = max(fixed(channels), 1.0)
     if width > _WIDEST_SINGLE_TILE:
         return math.ceil(width / _TILE_STEP) * _TILE_STEP / width
     return math.pow(2.0, math.ceil(math.log2(width))) / width
@@ -250,11 +250,11 @@ def _weight_direct_ratio(
     """
     if forward.is_depthwise:
         return forward.nhwc_direct_ratio
-    if len(weight.shape) != _PLANE_DIMS + 2 or _fixed(forward.groups) == 1 or _is_one(source.shape[0]):
+    if len(weight.shape) != _PLANE_DIMS + 2 or fixed(forward.groups) == 1 or _is_one(source.shape[0]):
         return 0.0
-    channels, groups, group_channels = _fixed(source.shape[1]), _fixed(forward.groups), _fixed(forward.n)
+    channels, groups, group_channels = fixed(source.shape[1]), fixed(forward.groups), fixed(forward.n)
     has_tiles = channels / groups == group_channels and group_channels in _TILED_GROUP_CHANNELS
-    is_usual = all(_fixed(size) == 3 for size in weight.shape[2:]) and _is_dense(attributes)
+    is_usual = all(fixed(size) == 3 for size in weight.shape[2:]) and is_dense(attributes)
     if has_tiles and is_usual and (groups >= _MANY_GROUPS or channels > _MANY_CHANNELS):
         return 0.0
     return math.sqrt(_DIRECT_GROUP_CHANNELS / group_channels)
@@ -305,16 +305,18 @@ def recurrent_steps(call: Call) -> Number:
     return shape[1 if call.attributes["batch_first"] and len(shape) == 3 else 0]
 
 
-def _is_dense(attributes: Mapping[str, Attribute]) -> bool:
+def is_dense(attributes: Mapping[str, Attribute]) -> bool:
+    """Return whether a convolution's kernel covers adjacent pixels."""
     dilation = attributes.get("dilation")
     return all(step == 1 for step in dilation) if isinstance(dilation, (list, tuple)) else True
 
 
-def _same_size(source: Tensor, result: Tensor) -> bool:
-    return all(_fixed(a) == _fixed(b) for a, b in zip(source.shape[2:], result.shape[2:], strict=True))
+def same_size(source: Tensor, result: Tensor) -> bool:
+    """Return whether two images have the same length in every dimension after samples and channels."""
+    return all(fixed(a) == fixed(b) for a, b in zip(source.shape[2:], result.shape[2:], strict=True))
 
 
-def _fixed(length: Number) -> float:
+def fixed(length: Number) -> float:
     """Return a length that does not depend on the batch, though it may be given as one number per batch size."""
     return float(length if isinstance(length, (int, float)) else length.flat[0])
 

@@ -15,6 +15,7 @@ from advisor.predict.kernel_time import (
     kernel_times,
     read_and_written_bytes,
     revisited_from_memory_bytes,
+    runs_on,
 )
 from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import row_roofline_s
@@ -207,7 +208,8 @@ def _row_figures(
         sums = np.bincount(kernels.row, weights=of_one_call * kernels.calls, minlength=row_count)
         return sums.astype(np.float64)
 
-    flops = kernels.flops[:, 0]
+    is_run = np.broadcast_to(runs_on(kernels, rates), times.total_s.shape)[0, :, 0]
+    flops = kernels.flops[:, 0] * is_run
     moved_bytes = (
         read_and_written_bytes(kernels, rates)
         + added_bytes(kernels, rates)
@@ -221,7 +223,7 @@ def _row_figures(
         "dispatch_s": dispatch_s,
         "roofline_s": roofline_s,
         "flops": by_row(flops),
-        "moved_bytes": by_row(kernels.weight_bytes[:, 0] + moved_bytes[0, :, 0]),
+        "moved_bytes": by_row((kernels.weight_bytes[:, 0] + moved_bytes[0, :, 0]) * is_run),
     }
     return figures, np.stack([by_row(np.where(kernels.unit == unit, flops, 0.0)) for unit in range(len(UNITS))])
 

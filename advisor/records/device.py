@@ -325,7 +325,7 @@ class Efficiency:
     page_s: float = fitted(0.0, cpu=Prior(1e-6, 1e-7, 1e-5, 0.5))
     overlap_ratio: float = fitted(1.0, gpu=Prior(0.6, 0.2, 1.0), cpu=Prior(0.6, 0.2, 1.0))
     # Tensor cores use larger tiles than vector units.
-    edge_ramp: float = fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
+    edge_ramp: float = fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), by_precision=True)
     depth_ramp: float = fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
     tile_rows: float = 128.0
     tile_columns: float = 128.0

@@ -54,7 +54,7 @@ def one_kernel(family: str, unit: int, dispatched: str, random: np.random.Genera
             drawn[name] = random.uniform(1, 3, 1)
         elif term.of.startswith("step"):
             drawn[name] = random.uniform(1, 1e9, 1)
-        elif term.of == "call" and name not in ("flops", "data_bytes"):
+        elif term.of == "call" and name not in ("flops", "data_bytes", "above_cores", "most_cores"):
             largest = 1e9 if name.endswith(("bytes", "direct_flops")) else 300
             drawn[name] = random.uniform(1, largest, (1, 1))
     figures = {"flops": random.uniform(1e9, 1e11, (1, 1)), "data_bytes": random.uniform(1e7, 1e9, (1, 1))}

@@ -17,6 +17,8 @@ from advisor.records.workload import Operand, Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
 BATCHES = np.array([1.0, 4.0])
+MANY_IMAGES = np.array([16.0, 32.0])
+"""So many that CPUs with any number of cores leave every convolution to oneDNN."""
 
 
 def lowered(
@@ -234,7 +236,8 @@ def test_a_cpu_calls_a_library_for_convolutions_and_in_eager_mode_for_norms_and_
     toy = workload(conv_row(), row("aten.native_layer_norm", (images,), (images,), family="norm"))
 
     def calls(**options: Any) -> list[list[float]]:
-        return [lowered(toy, layout=layout, **options).library_calls[:, 0].tolist() for layout in get_args(Layout)]
+        steps = (lowered(toy, layout=layout, batches=MANY_IMAGES, **options) for layout in get_args(Layout))
+        return [kernels.library_calls[:, 0].tolist() for kernels in steps]
 
     assert calls(kind="cpu") == [[1, 1], [0.67, 1]]
     assert calls(kind="cpu", compile_mode="compile") == [[0.67, 0], [0.67, 0]]
@@ -259,14 +262,14 @@ def test_compiled_convolutions_keep_their_images_channels_last(rows: tuple[Row, 
 def test_a_cpu_puts_the_weights_of_convolutions_into_its_own_order() -> None:
     toy = workload(conv_row(inputs=4, outputs=8, size=3))
     assert not lowered(toy).repacked_bytes.any()
-    on_cpu = lowered(toy, kind="cpu")
+    on_cpu = lowered(toy, kind="cpu", batches=MANY_IMAGES)
     # 8 x 4 x 3 x 3 floats, as many at every batch size
     assert on_cpu.repacked_bytes.tolist() == [[4 * 8 * 4 * 9] * 2]
 
 
 def test_malloc_maps_the_copy_of_large_weights_anew() -> None:
     """32 MiB are 2^23 floats: 2^12 x 2^11 weights of a convolution, but not one output less."""
-    large = lowered(workload(conv_row(inputs=2**11, outputs=2**12, size=1)), kind="cpu")
+    large = lowered(workload(conv_row(inputs=2**11, outputs=2**12, size=1)), kind="cpu", batches=MANY_IMAGES)
     assert large.mapped_bytes.tolist() == large.repacked_bytes.tolist() == [[2.0**25] * 2]
     small = lowered(workload(conv_row(inputs=2**11, outputs=2**12 - 1, size=1)), kind="cpu")
     assert small.repacked_bytes.any()
@@ -320,13 +323,25 @@ def test_pools_take_a_cpu_one_element_after_the_other_unless_they_are_compiled()
     pool = row("aten.max_pool2d", (images,), (pooled,), family="pool", attributes={"kernel_size": (2, 2)})
     toy = workload(pool)
     kernels = lowered(toy, kind="cpu", batches=np.array([1.0, 2.0]))
-    # 11 cycles for each of 2 x 2 elements of 8 x 4 x 4 windows per sample; channels-last images take vectors.
-    assert kernels.scalar_cycles.tolist() == [[5632, 11264]]
+    # 28 cycles for each of 8 x 4 x 4 windows per sample and 7.5 for each of its 2 x 2 elements; channels-last images
+    # take vectors.
+    assert kernels.scalar_cycles.tolist() == [[7424, 14848]]
     assert not lowered(toy, kind="cpu", layout="nhwc").scalar_cycles.any()
     last = workload(replace(pool, attributes=pool.attributes | {CHANNELS_LAST: True}))
     for other in (last, toy):
         mode: CompileMode = "eager" if other is last else "compile"
         assert not lowered(other, kind="cpu", compile_mode=mode).scalar_cycles.any()
+    assert not lowered(toy, kind="gpu").scalar_cycles.any()
+
+
+def test_a_cpu_packs_the_weights_of_fp32_products_with_several_rows() -> None:
+    """100 x 10 weights take 800 cycles at any batch size, but for one row."""
+    toy = workload(
+        row("aten.mm", (operand((0.0, 1.0), 10), operand(10, 100)), (operand((0.0, 1.0), 100),), family="matmul")
+    )
+    kernels = lowered(toy, kind="cpu", batches=np.array([1.0, 2.0, 64.0]))
+    assert kernels.scalar_cycles.tolist() == [[0, 800, 800]]
+    assert not lowered(toy, kind="cpu", precision="bf16").scalar_cycles.any()
     assert not lowered(toy, kind="gpu").scalar_cycles.any()
 
 
@@ -368,7 +383,7 @@ def test_kernels_have_the_family_and_unit_whose_rates_they_run_at(toy: Row, fami
 @pytest.mark.parametrize(("toy", "on_cpu"), [(conv_row(), "vector"), (linear_row(), "fp32")])
 def test_a_cpu_runs_convolutions_on_whole_vectors_and_products_by_blas(toy: Row, on_cpu: str) -> None:
     for kind, unit in (("cpu", on_cpu), ("gpu", "fp32")):
-        kernels = lowered(workload(toy), kind=kind, precision="fp32")
+        kernels = lowered(workload(toy), kind=kind, precision="fp32", batches=MANY_IMAGES)
         assert {UNITS[index] for index in kernels.unit} == {unit}
 
 
@@ -586,17 +601,23 @@ def test_a_compiled_average_takes_a_cpu_the_flop_of_a_fused_addition_and_no_less
     assert compiled.flop_ratio.tolist() == [[0.1, 0.1]]
 
 
-def test_an_encoder_layer_computes_its_linear_layers_on_a_cpus_unit_for_products() -> None:
-    """8 sequences of 10 tokens, width 16, hidden layer 64: 491,520 FLOP of products and 51,200 of attention."""
+def test_an_encoder_layer_computes_its_products_by_blas_on_a_cpu_and_writes_its_scores_to_memory() -> None:
+    """8 sequences of 10 tokens, width 16, hidden layer 64: 491,520 FLOP of layers, 51,200 of attention.
+
+    2 heads have 1,600 scores.
+    """
     x = operand((0.0, 1.0), 10, 16)
     sizes = ((48, 16), (48,), (16, 16), (16,), (16,), (16,), (16,), (16,), (64, 16), (64,), (16, 64), (16,))
-    layer = row("encoder_layer", (x, *(operand(*size) for size in sizes)), (x,), family="attention")
+    operands = (x, *(operand(*size) for size in sizes))
+    layer = row("encoder_layer", operands, (x,), family="attention", attributes={"num_heads": 2})
     found = lowered(workload(layer), kind="cpu", batches=np.array([8.0]))
     flops = {
         (found.families[family], UNITS[unit]): found.flops[(found.family == family) & (found.unit == unit)].sum()
         for family, unit in zip(found.family.tolist(), found.unit.tolist(), strict=True)
     }
-    assert flops == pytest.approx({("matmul", "fp32"): 491_520, ("attention", "vector"): 51_200})
+    assert flops == pytest.approx({("matmul", "fp32"): 491_520 + 51_200, ("softmax", "vector"): 7 * 1_600})
+    of_fused_bytes = lowered(workload(layer), kind="gpu", batches=np.array([8.0])).data_bytes.sum()
+    assert found.data_bytes.sum() - of_fused_bytes == pytest.approx(4 * 4 * 1_600)
 
 
 # Kernels that are kept for later batch sizes
