@@ -1,15 +1,17 @@
-"""Measures the cost of elementwise functions, loops, pooling and the softmax of attention on this CPU.
+"""Measures the cost of elementwise functions, loops, pools, MKL's copies and the softmax of attention on this CPU.
 
     python scripts/measure_functions.py --clock-ghz 2.96
 
-Prints the figures of advisor/predict/cpu_loops.py and of `_ON_CPU` in advisor/predict/composite_kernels.py. It runs on
-tensors that fit in a cache close to the core, and takes the 20th percentile of many runs, which other load affects
-least. Everything runs on one thread, and loops on two as well: an operator that torch does not parallelize then shows
-twice the cycles. --clock-ghz is the core's clock under load, which some hypervisors hide.
+Prints the figures of cpu_loops.py, unfolded.py, `_ON_CPU` in composite_kernels.py and `_PACKED_CYCLES` in lowering.py,
+all in advisor/predict. It runs on tensors that fit in a cache close to the core, and takes the 20th percentile of many
+runs, which other load affects least. Everything runs on one thread, and loops and MKL's copies on two as well: what
+torch or MKL does not parallelize then shows twice the cycles. --clock-ghz is the core's clock under load, which some
+hypervisors hide.
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -196,19 +198,60 @@ def show_loops(dtype: torch.dtype, *, clock_hz: float) -> None:
     torch.set_num_threads(1)
 
 
-def show_pools() -> None:
-    """Print the time per element of a pooling window, by layout, for an image of 64 channels and 56 x 56 pixels."""
-    for layout in (torch.contiguous_format, torch.channels_last):
-        image = torch.rand(1, 64, 56, 56).to(memory_format=layout)
-        for pool in (functional.max_pool2d, functional.avg_pool2d):
-            for kernel_size, stride in ((3, 1), (3, 2), (2, 2)):
-                own_s = seconds_of(
-                    lambda p=pool, x=image, k=kernel_size, s=stride: p(x, k, s),  # type: ignore[misc]
-                    calls=1,
-                )
-                per_element_s = own_s / (pool(image, kernel_size, stride).numel() * kernel_size**2)
-                name = f"{pool.__name__} {kernel_size}x{kernel_size}, stride {stride}"
-                print(f"{layout} {name}: {per_element_s * 1e9:.2f} ns", flush=True)
+def show_pools(dtype: torch.dtype, *, clock_hz: float) -> None:
+    """Print the cycles of a window of 2-D and 3-D pools, channels first, and of its gradient."""
+    plane, volume = torch.randn(1, 16, 64, 64).to(dtype), torch.randn(1, 4, 16, 32, 32).to(dtype)
+    windows = ((1, 2), (2, 2), (3, 3), (5, 5))
+    cubes = ((2, 2, 2), (3, 3, 3))
+    cases: list[tuple[Tensor, Callable[..., Tensor], Sequence[tuple[int, ...]]]] = [
+        (plane, functional.max_pool2d, windows),
+        (plane, functional.avg_pool2d, windows),
+        (volume, functional.max_pool3d, cubes),
+    ]
+    if dtype == torch.float32:
+        cases.append((volume, functional.avg_pool3d, cubes))
+    for image, pool, size in ((image, pool, size) for image, pool, sizes in cases for size in sizes):
+        leaf = image.clone().requires_grad_()
+        result = pool(leaf, size, stride=1)
+        gradient = torch.ones_like(result)
+        backward = partial(torch.autograd.grad, result, leaf, gradient, retain_graph=True)
+        timed_s = [seconds_of(call, runs=25, calls=3) for call in (partial(pool, image, size, stride=1), backward)]
+        cycles = [seconds * clock_hz / result.numel() for seconds in timed_s]
+        print(f"{dtype} {pool.__name__} {size}: {cycles[0]:.0f} cycles a window, gradient {cycles[1]:.0f}", flush=True)
+
+
+def show_unfolding(*, clock_hz: float) -> None:
+    """Print the cycles to unfold an element for a convolution that torch leaves to MKL, with few output channels.
+
+    From the time of the convolution without that of its product.
+    """
+    for size, channels, stride in (
+        ((8, 8), 256, 1), ((16, 16), 64, 1), ((32, 32), 16, 1), ((32, 32), 16, 2), ((16, 16, 16), 32, 1),
+        ((8, 28, 28), 64, 2),
+    ):  # fmt: skip
+        image, weight = torch.randn(1, channels, *size), torch.randn(8, channels, *[3] * len(size))
+        convolve = functional.conv2d if len(size) == 2 else functional.conv3d
+        with torch.inference_mode():
+            result = convolve(image, weight, stride=stride, padding=1)
+            rows, columns = weight.view(8, -1), torch.randn(weight[0].numel(), result[0, 0].numel())
+            whole_s = seconds_of(partial(convolve, image, weight, stride=stride, padding=1), calls=3)
+            product_s = seconds_of(partial(torch.mm, rows, columns), calls=3)
+        cycles = (whole_s - product_s) * clock_hz / columns.numel()
+        print(f"unfolding {channels} x {size}, stride {stride}: {cycles:.1f} cycles an element", flush=True)
+
+
+def show_packing(*, clock_hz: float) -> None:
+    """Print the cycles of a linear layer for each of its weights that do not grow with its rows: its time at 0 rows."""
+    counts = (16, 32, 64, 128, 256)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for width in (256, 1024, 4096):
+            weight = torch.randn(width, width)
+            layers = (partial(functional.linear, torch.randn(rows, width), weight) for rows in counts)
+            _, at_once_s = np.polyfit(counts, [seconds_of(layer, runs=9, calls=2) for layer in layers], 1)
+            cycles = at_once_s * clock_hz * threads / weight.numel()
+            print(f"packing {width} x {width}, {threads} threads: {cycles:.2f} cycles a weight", flush=True)
+    torch.set_num_threads(1)
 
 
 def show_attention(dtype: torch.dtype, head_dim: int) -> None:
@@ -236,7 +279,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for dtype in (torch.float32, torch.bfloat16):
         show_loops(dtype, clock_hz=clock_hz)
-    show_pools()
+        show_pools(dtype, clock_hz=clock_hz)
+    show_unfolding(clock_hz=clock_hz)
+    show_packing(clock_hz=clock_hz)
     for dtype in (torch.float32, torch.bfloat16):
         show_functions(dtype)
         for head_dim in (32, 64, 128):
