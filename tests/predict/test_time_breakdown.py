@@ -14,6 +14,7 @@ from advisor.records.device import Device, Efficiency
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep
 from advisor.records.generation import Generation
 from advisor.records.workload import Operand, Row, Workload
+from tests.predict.test_lowering import conv_row
 from tests.predict.toys import device, efficiency, operand, row, workload
 
 N = 10_000
@@ -238,3 +239,14 @@ def test_a_cpu_always_spends_time_on_loading() -> None:
     assert (step.bound, step.step_s.mid) == ("compute", pytest.approx(2.505))
     assert (groups["matmul"].time_s, groups[LOADING].time_s) == (pytest.approx(2.005), pytest.approx(0.5))
     assert sum(group.time_ratio for group in step.families) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("cores", [1, 1.5, 4])
+def test_of_two_kernels_for_different_numbers_of_cores_only_one_counts(cores: float) -> None:
+    """A 1 x 1 convolution from 300 to 5 channels of 10 x 10 pixels, which a single core leaves to MKL."""
+    step = explained(workload(conv_row(inputs=300)), own=device(kind="cpu", core_count=cores))
+    (group,) = step.families
+    assert group.flops == 2 * 300 * 5 * 100
+    assert group.time_s > 0
+    assert group.moved_bytes >= 4 * (300 * 100 + 5 * 100 + 300 * 5)
+    assert group.moved_bytes < 2 * 4 * (300 * 100 + 5 * 100 + 300 * 5)
