@@ -286,7 +286,8 @@ def _coefficients(
         yield _coefficient((name,), getattr(first, name), bounds, sigmas.scalar)
     for precision, start in starts.items():
         for name in BY_PRECISION:
-            yield _coefficient((name, precision), getattr(start, name), _RAMP_BOUNDS, sigmas.scalar)
+            if getattr(start, name):  # CPUs have no `edge_ramp`
+                yield _coefficient((name, precision), getattr(start, name), _RAMP_BOUNDS, sigmas.scalar)
         for family in families:
             if family in COMPUTING:
                 entry = family_efficiency(start, family)

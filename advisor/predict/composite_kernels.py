@@ -39,7 +39,9 @@ class Program:
     flop_ratio: Number = 1.0
     """Slowdown of a FLOP relative to a matmul or, for other operators, an addition."""
     function_flops: Number = 0.0
-    """Work of functions inside a matmul kernel of a CPU, in additions on its vector units."""
+    """Work of functions between or inside the matmuls of a CPU, in additions on its vector units."""
+    function_bytes: Number = 0.0
+    """Bytes that these functions read and write."""
     scalar_cycles: Number = 0.0
     """Cycles of a CPU's loop over single elements, shared by all cores."""
     has_vectors_nhwc: bool = False
@@ -61,10 +63,12 @@ CASTS = "casts"
 "repeated" if it does so whenever one is used, as in inference."""
 _SCORE_ADDITIONS = 3.0
 """Work on a score of attention beside its exponential: the maximum, the difference from it and the sum."""
-_SCORE_PASSES, _SOFTMAX_ADDITIONS, _FAST_PATH_OPERATORS, _HEAD_WIDTH = 4.0, 7.0, 12.0, 64.0
-"""Of torch's fast path for encoder layers on CPUs: how often a score is read or written, the softmax of a score in
-additions (2 cycles of a core, in rows of 2,048 on a Zen 4), and the operators that torch.profiler shows; and the usual
-width of a head."""
+_SOFTMAX_ADDITIONS = 7.0
+"""A softmax per element: 2 cycles of a core, in rows of 2,048 on a Zen 4."""
+_FAST_PATH_OPERATORS = 12.0
+"""Operators of an encoder layer's fast path that torch.profiler shows on a CPU."""
+_HEAD_WIDTH = 64.0
+"""The usual width of a head."""
 _KEY_BLOCK = 512.0
 """Keys that torch's flash attention on CPUs takes at a time (ATen's FlashAttentionKernel.cpp)."""
 _QUERY_BLOCKS = ((768.0, 256.0), (192.0, 64.0), (0.0, 32.0))
@@ -278,13 +282,15 @@ def _cpu_fast_path(call: Call, itemsize_bytes: float) -> Program:
     tell their number.
     """
     query, key = call.inputs[0], call.inputs[0 if call.op in ENCODER_LAYERS else 1]
-    told = call.attributes.get("num_heads", call.attributes.get("num_head"))
-    heads = query.shape[-1] / _HEAD_WIDTH if told is None else told
-    scores = heads * query.numel / query.shape[-1] * key.shape[-2]
+    head_count = call.attributes.get("num_heads", call.attributes.get("num_head"))
+    if head_count is None:
+        head_count = max(1.0, query.shape[-1] / _HEAD_WIDTH)
+    scores = head_count * query.numel / query.shape[-1] * key.shape[-2]
     return Program(
         launches=_FAST_PATH_OPERATORS,
         function_flops=_SOFTMAX_ADDITIONS * scores,
-        extra_bytes=_SCORE_PASSES * scores * itemsize_bytes,
+        function_bytes=2 * scores * itemsize_bytes,
+        extra_bytes=2 * scores * itemsize_bytes,
     )
 
 

@@ -100,8 +100,8 @@ _WINDOW_CYCLES: Mapping[str, tuple[float, float]] = {
     "aten.avg_pool2d": (18.0, 2.0),
     "aten.avg_pool2d_backward": (20.0, 2.5),
     "aten.max_pool2d_with_indices_backward": (16.0, 0.0),
-    # Zen 4, windows of 2 x 2 x 2 and 3 x 3 x 3: 38 and 173; 30 and 59; gradients 49 and 84 cycles. For windows of eight
-    # elements, an Emerald Rapids: 112, 32, 44.
+    # Zen 4, windows of 2 x 2 x 2 and 3 x 3 x 3: maximum 38 to 92 and 173 to 204, average 30 and 59, its gradient 40 to
+    # 49 and 73 to 84 cycles. Emerald Rapids, 2 x 2 x 2: 112, 32 and 44, and 12 for each gradient of a maximum.
     **dict.fromkeys(aten("max_pool3d max_pool3d_with_indices"), (10.0, 8.0)),
     "aten.max_pool3d_with_indices_backward": (12.0, 0.0),
     "aten.avg_pool3d": (20.0, 1.4),
@@ -229,7 +229,7 @@ def _per_output(cycles: float) -> _Cycles:
 
 
 def _per_window(cycles: float, element_cycles: float) -> _Cycles:
-    """Each window gives an element of the result, which is the first input of a gradient; the FLOP are its elements."""
+    """Return cycles by window and by element. A window gives an element of the result, a gradient's first input."""
 
     def of_windows(call: Call) -> Number:
         windows = (call.inputs if call.op.endswith("backward") else call.outputs)[0]

@@ -114,9 +114,9 @@ class Kernels:
     mapped_bytes: _Work
     """The part of `repacked_bytes` whose copies are so large that malloc maps new memory for them at every call."""
     above_cores: _Work
-    """Only devices with more cores than this run the kernel,"""
+    """The kernel runs only on devices with more cores than this."""
     most_cores: _Length
-    """and at most this many. The others run another kernel of the same row instead."""
+    """The kernel runs only on devices with at most this many cores; others run another kernel of the same row."""
     groups: _Length
     """Number of matmuls (m, k) x (k, n) in the kernel; practically infinite, like m, n and k, if it is none."""
     m: _Length

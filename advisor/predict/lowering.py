@@ -51,10 +51,10 @@ _LEAST_ONEDNN_SIZE = 16**3
 _CHANNEL_BLOCK = 16.0
 """Output channels that oneDNN computes together with AVX-512 or AMX, filled up with zeros."""
 _PACKED_CYCLES = 0.8
-"""Cycles, shared by all cores, in which MKL copies an element of an fp32 matrix into the order that its kernels read.
-A linear layer takes them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Zen 4 at 3.45 GHz
-(256 to 8,192 wide, without the time to read its weights), 0.7 with two of a Granite Rapids. A product with a single row
-copies nothing."""
+"""Cycles in which MKL copies an element of an fp32 matrix into the order that its kernels read. A linear layer takes
+them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Zen 4 at 3.45 GHz (256 and 1,024 wide),
+0.7 with two of a Granite Rapids. All cores are taken to share them, which fits whole steps best (docs/experiments.md),
+though two of a Zen 4 take as long as one. A product with a single row copies nothing."""
 _CAST_BYTES = ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"]
 _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
 """Families in which torch splits the elements among a CPU's cores."""
@@ -63,7 +63,7 @@ _NHWC_COPY_RATIO = 2.0
 an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norms in NCHW take as long as plain copies
 (XCiT and ConvNeXt on two GPUs)."""
 _SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "biased_bytes")
-"""What a convolution on a CPU needs with or without oneDNN; only oneDNN reorders images and repacks parameters."""
+"""Terms that a convolution on a CPU has with and without oneDNN, which alone reorders images and repacks parameters."""
 _ALIGNED_NUMEL = 8
 """Elements of 16 bits in the 16 bytes that tensor cores' fast kernels load and store at a time."""
 _UNALIGNED_FLOPS_PER_CYCLE = 400.0
@@ -286,19 +286,24 @@ def _row_kernels(
         return found
 
     kernels = [terms(product) for product in products]
-    if kind == "cpu" and row.family == "conv":
-        kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding_of(work.call), program)]
+    if kind == "cpu" and row.family == "conv" and work.products:
+        unfolding = unfolding_of(work.call)
+        kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding, program)]
     if kind == "cpu" and np.any(cast_bytes):
         joins = cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * cast_launches)
         cast = {"family": "pointwise", "unit": "vector", "flops": cast_bytes / _CAST_BYTES, "data_bytes": cast_bytes}
         kernels.append({**of_row, **cast, "launches": cast_launches, "joins": joins})
     if np.any(program.function_flops):
-        kernels.append({**of_row, "family": "softmax", "unit": "vector", "flops": program.function_flops})
+        function = {"flops": program.function_flops, "data_bytes": program.function_bytes}
+        kernels.append({**of_row, "family": "softmax", "unit": "vector", **function})
     return kernels
 
 
 def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Program) -> list[dict[str, Any]]:
-    """Return a CPU's kernel of a convolution, and the one in its place where torch multiplies the unfolded image."""
+    """Return a CPU's kernel of a convolution, and the one in its place where torch multiplies the unfolded image.
+
+    The latter packs no weights, which are its small, row-major matrix: nets on one core are predicted better without.
+    """
     most_cores = np.where(unfolding.is_on_any, np.inf, np.where(unfolding.is_on_one, 1.0, 0.0))
     if not most_cores.any():
         return [kernel]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import compress
 
+from advisor.ops.attention import ENCODER_LAYERS, MULTI_HEAD_ATTENTION
 from advisor.ops.matmul import chosen_expert_count
 from advisor.ops.registry import Call, Number, Tensor, aten, smaller
 from advisor.ops.rnn import layers_of
@@ -145,7 +146,7 @@ def _of_linear(tokens: Number, weight: Tensor) -> Product:
 def _of_attention(query: Tensor, key: Tensor, *, width: Number) -> Product:
     """Return the product of attention among (..., length, width).
 
-    The number of heads is unknown here and not needed: a tile is as narrow as a head in either case.
+    Heads are not counted: a tile is as narrow as a head in either case.
     """
     samples, length, kv_length = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
     return Product(groups=samples, m=length, n=width, k=kv_length, share=4 * samples * length * kv_length * width)
@@ -343,7 +344,7 @@ _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
     ),
     **dict.fromkeys(("attention", "attention_backward", "engine.latent_attention"), _attention),
     **dict.fromkeys(("engine.chunk_scan", "engine.delta_rule"), _chunks),
-    **dict.fromkeys(("encoder_layer", "aten._transformer_encoder_layer_fwd"), _encoder_layer),
-    **dict.fromkeys(("native_multi_head_attention", "aten._native_multi_head_attention"), _multi_head_attention),
+    **dict.fromkeys(ENCODER_LAYERS, _encoder_layer),
+    **dict.fromkeys(MULTI_HEAD_ATTENTION, _multi_head_attention),
     **dict.fromkeys(("rnn", "rnn_backward"), _recurrent),
 }

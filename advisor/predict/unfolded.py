@@ -5,7 +5,8 @@ copy the elements under the kernel at each position into a column of a matrix (i
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,14 +15,15 @@ from advisor.predict.products import fixed, is_dense, same_size
 from advisor.records.prediction import BoolArray
 
 _LARGE_IMAGE_NUMEL = 20_480
-"""A single image with more elements in its first two dimensions, or in the only one, is left to oneDNN."""
+"""A single image with more elements is left to oneDNN, counted over its channels and first two dimensions."""
 _SMALL_KERNEL = 3
-"""A kernel that is wider and higher is left to oneDNN, too."""
+"""A kernel that is larger in both of its last two dimensions is left to oneDNN."""
 _FEW_IMAGES = 16
-"""On one core, so many images or more with kernels of 1 x 1 are."""
+"""On one core, a batch of at least so many images is left to oneDNN if the kernel is 1 in its last two dimensions."""
 _ROW_CYCLES, _STRIDED_CYCLES, _VOLUME_CYCLES = 18.0, 5.0, 3.0
 """Core cycles to copy a row of an image, an element with a stride, and an element of a volume: 19 to 21, 5 and 2.7 to
-3.4 on a Zen 4 at 3.45 GHz. To add the gradient of an image back takes as long (17 to 40, 4, 5)."""
+3.4 on a Zen 4 at 3.45 GHz (`scripts/measure_functions.py`). To add the gradient of an image back takes 17 to 40, 4 and
+5, which is not told apart."""
 _IMAGE_DIMS, _VOLUME_DIMS = 4, 5
 _BY_RULE = aten(
     "convolution _convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
@@ -31,12 +33,12 @@ _BY_RULE = aten(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfolding:
-    """How torch computes a convolution on CPUs: by oneDNN unless one of the first two holds, at each batch size."""
+    """When torch computes a convolution on CPUs without oneDNN, at each batch size, and what its copy costs then."""
 
     is_on_any: BoolArray
-    """Whether any number of cores unfolds the image."""
+    """Whether it does so on any number of cores."""
     is_on_one: BoolArray
-    """Whether a single core multiplies the image as it is."""
+    """Whether it does so on a single core."""
     copied_bytes: Number = 0.0
     """Bytes of the unfolded image, written and read."""
     cycles: Number = 0.0
@@ -44,7 +46,7 @@ class Unfolding:
 
 
 def unfolding_of(call: Call) -> Unfolding:
-    """Return how a convolution of fp32 images is computed, forward or backward.
+    """Return when a convolution of fp32 images is unfolded, forward or backward.
 
     Depthwise transposed convolutions, which torch computes in a loop over the channels, count as oneDNN's.
     """
@@ -58,27 +60,35 @@ def unfolding_of(call: Call) -> Unfolding:
     small, large = (source, result) if is_transposed else (result, source)
     kernel = [fixed(size) for size in weight.shape[2:]]
     samples = np.asarray(source.shape[0])
-    is_plain = max(kernel) == 1 and same_size(source, result)
+    is_unit = is_dense(call.attributes) and not any(_strides(small, large, kernel))
     is_grouped = fixed(large.shape[1]) != fixed(weight.shape[1])
     is_wide = len(kernel) > 1 and min(kernel[-2:]) > _SMALL_KERNEL
     is_single = (samples == 1) & (np.asarray(math.prod(source.shape[:_IMAGE_DIMS])) <= _LARGE_IMAGE_NUMEL)
-    is_on_any = never if is_grouped or is_wide else is_single
-    is_on_one = (samples < _FEW_IMAGES) & (is_plain and is_dense(call.attributes))
-    if is_plain:
-        return Unfolding(is_on_any=is_on_any, is_on_one=is_on_one)
+    found = Unfolding(
+        is_on_any=never if is_grouped or is_wide else is_single,
+        is_on_one=(samples < _FEW_IMAGES) & (max(kernel[-2:]) == 1 and is_unit),
+    )
+    if max(kernel) == 1 and same_size(source, result):
+        return found
     numel = math.prod(weight.shape[1:]) * small.shape[0] * math.prod(small.shape[2:])
-    return Unfolding(
-        is_on_any=is_on_any,
-        is_on_one=is_on_one,
-        copied_bytes=2 * numel * ITEMSIZE_BYTES["float32"] * is_on_any,
-        cycles=_element_cycles(small, large) * numel * is_on_any,
+    return replace(
+        found,
+        copied_bytes=2 * numel * ITEMSIZE_BYTES["float32"],
+        cycles=_element_cycles(small, large, kernel) * numel,
     )
 
 
-def _element_cycles(small: Tensor, large: Tensor) -> float:
-    """Return the cycles of the copy for each element; between the images of a stride of 2 lies a factor of 2."""
+def _element_cycles(small: Tensor, large: Tensor, kernel: Sequence[float]) -> float:
+    """Return the cycles of the copy for each element."""
     if len(small.shape) == _VOLUME_DIMS:
         return _VOLUME_CYCLES
-    columns = fixed(small.shape[-1])
-    is_strided = fixed(large.shape[-1]) > 1.5 * columns
-    return _STRIDED_CYCLES if is_strided else _ROW_CYCLES / columns
+    return _STRIDED_CYCLES if _strides(small, large, kernel)[-1] else _ROW_CYCLES / fixed(small.shape[-1])
+
+
+def _strides(small: Tensor, large: Tensor, kernel: Sequence[float]) -> list[bool]:
+    """Return for each dimension whether the images differ by more than a kernel of stride 1 without padding explains.
+
+    A trace has no strides. Dilated kernels explain more, but are not told apart where this matters.
+    """
+    lengths = zip(small.shape[2:], large.shape[2:], kernel, strict=True)
+    return [fixed(long) > fixed(short) + size - 1 for short, long, size in lengths]

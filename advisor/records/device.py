@@ -263,7 +263,7 @@ class Efficiency:
 
     Matrix products (m, k) x (k, n) and convolutions:
     - `edge_ramp`, `depth_ramp`: the m or n, and the k, at which half the rate is reached. A CPU has no `edge_ramp`:
-      what few rows cost there is the packing of the weights (`lowering`)
+      the packing of weights (`lowering`) makes its products with few rows slow
     - `tile_rows`, `tile_columns`: size of a tile; one wave is one tile per core
     - `wave_ratio`: exponent of wave quantization, the idle share of the last wave
     - `winograd_speedup`: speedup of 3 x 3 convolutions in fp32

@@ -18,7 +18,7 @@ from tests.predict.toys import linear_row, operand, row, workload
 
 BATCHES = np.array([1.0, 4.0])
 MANY_IMAGES = np.array([16.0, 32.0])
-"""So many that CPUs with any number of cores leave every convolution to oneDNN."""
+"""Batch sizes at which CPUs leave every convolution to oneDNN."""
 
 
 def lowered(
