@@ -3,10 +3,10 @@
     python scripts/measure_functions.py --clock-ghz 2.96
 
 Prints the figures of cpu_loops.py, unfolded.py, `_ON_CPU` in composite_kernels.py and `_PACKED_CYCLES` in lowering.py,
-all in advisor/predict. It runs on tensors that fit in a cache close to the core, and takes the 20th percentile of many
-runs, which other load affects least. Everything runs on one thread, and loops and MKL's copies on two as well: what
-torch or MKL does not parallelize then shows twice the cycles. --clock-ghz is the core's clock under load, which some
-hypervisors hide.
+all in advisor/predict. It runs on tensors that fit in a cache close to the core, but for the widest linear layers, and
+takes the 20th percentile of many runs, which other load affects least. Everything runs on one thread, and loops and
+MKL's copies on two as well: what torch or MKL does not parallelize then shows twice the cycles. --clock-ghz is the
+core's clock under load, which some hypervisors hide.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
     rows, table = torch.rand(2, 4096, 64).to(dtype)
     places = (torch.arange(4096) * 7919).remainder(4096)
     image, wide = torch.rand(1, 64, 64, 64).to(dtype), torch.rand(64, 4096).to(dtype)
-    volume, edges = torch.rand(1, 16, 16, 32, 32).to(dtype), torch.linspace(0, 1, 64).to(dtype)
+    edges = torch.linspace(0, 1, 64).to(dtype)
     classes = torch.rand(1, 16, 128, 128).to(dtype)
     targets = torch.randint(16, (1, 128, 128))
     columns = functional.unfold(image, 3, padding=1)
@@ -136,9 +136,6 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
             numel,
             lambda d=done: torch._softmax_backward_data(d, d, -1, d.dtype),  # type: ignore[misc]
         )
-    yield "max_pool3d, element of a window", numel, lambda: functional.max_pool3d(volume, 2)
-    if dtype == torch.float32:
-        yield "avg_pool3d, element of a window", numel, lambda: functional.avg_pool3d(volume, 2)
     yield "adaptive average, window of 2 x 2", numel / 4, lambda: functional.adaptive_avg_pool2d(image, 32)
     yield "adaptive average, window of 8 x 8", numel / 64, lambda: functional.adaptive_avg_pool2d(image, 8)
     yield "adaptive maximum", numel, lambda: functional.adaptive_max_pool2d(image, 1)
@@ -156,26 +153,17 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
 
 def gradient_loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]]]:
     """Yield the same of the loops that only a backward pass has."""
-    image, volume = torch.rand(1, 64, 64, 64).to(dtype), torch.rand(1, 16, 16, 32, 32).to(dtype)
+    image = torch.rand(1, 64, 64, 64).to(dtype)
     grid = (torch.rand(1, 64, 64, 2) * 2 - 1).to(dtype)
     classes = torch.rand(1, 16, 128, 128).to(dtype)
     targets = torch.randint(16, (1, 128, 128))
     numel = float(image.numel())
     cases: list[tuple[str, float, Tensor, Callable[[Tensor], Tensor]]] = [
-        ("max_pool3d, each gradient", volume.numel() / 8, volume, lambda x: functional.max_pool3d(x, 2)),
         ("adaptive average, window of 2 x 2", numel / 4, image, lambda x: functional.adaptive_avg_pool2d(x, 32)),
         ("adaptive average, window of 8 x 8", numel / 64, image, lambda x: functional.adaptive_avg_pool2d(x, 8)),
         ("grid_sample", numel, image, lambda x: functional.grid_sample(x, grid, align_corners=False)),
         ("nll_loss2d", float(targets.numel()), classes, lambda x: functional.nll_loss(x, targets)),
     ]
-    if dtype == torch.float32:
-        average = (
-            "avg_pool3d, element of a window",
-            float(volume.numel()),
-            volume,
-            lambda x: functional.avg_pool3d(x, 2),
-        )
-        cases.append(average)
     for name, count, source, function in cases:
         leaf = source.clone().requires_grad_()
         result = function(leaf)
