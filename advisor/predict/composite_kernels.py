@@ -40,8 +40,6 @@ class Program:
     """Slowdown of a FLOP relative to a matmul or, for other operators, an addition."""
     function_flops: Number = 0.0
     """Work of functions between or inside the matmuls of a CPU, in additions on its vector units."""
-    function_bytes: Number = 0.0
-    """Bytes that these functions read and write."""
     scalar_cycles: Number = 0.0
     """Cycles of a CPU's loop over single elements, shared by all cores."""
     has_vectors_nhwc: bool = False
@@ -63,6 +61,8 @@ CASTS = "casts"
 "repeated" if it does so whenever one is used, as in inference."""
 _SCORE_ADDITIONS = 3.0
 """Work on a score of attention beside its exponential: the maximum, the difference from it and the sum."""
+_SCORE_PASSES = 4.0
+"""How often the fast path of an encoder layer reads or writes a score on a CPU."""
 _SOFTMAX_ADDITIONS = 7.0
 """A softmax per element: 2 cycles of a core, in rows of 2,048 on a Zen 4."""
 _FAST_PATH_OPERATORS = 12.0
@@ -289,8 +289,7 @@ def _cpu_fast_path(call: Call, itemsize_bytes: float) -> Program:
     return Program(
         launches=_FAST_PATH_OPERATORS,
         function_flops=_SOFTMAX_ADDITIONS * scores,
-        function_bytes=2 * scores * itemsize_bytes,
-        extra_bytes=2 * scores * itemsize_bytes,
+        extra_bytes=_SCORE_PASSES * scores * itemsize_bytes,
     )
 
 
