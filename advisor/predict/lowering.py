@@ -301,9 +301,9 @@ def _row_kernels(
 def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Program) -> list[dict[str, Any]]:
     """Return a CPU's kernel of a convolution, and the one in its place where torch multiplies the unfolded image.
 
-    The latter packs no weights, which are its small, row-major matrix: nets on one core are predicted better without.
+    The latter has no `_PACKED_CYCLES`: with them, steps on one core were predicted worse (docs/experiments.md).
     """
-    most_cores = np.where(unfolding.is_on_any, np.inf, np.where(unfolding.is_on_one, 1.0, 0.0))
+    most_cores = unfolding.most_cores
     if not most_cores.any():
         return [kernel]
     product = {name: kernel[name] for name in ("row", "part", "calls", "groups", "m", "n", "k", *_SAME_BY_PRODUCT)}
@@ -315,7 +315,7 @@ def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Progra
         "scalar_cycles": kernel["scalar_cycles"] + unfolding.cycles,
         "most_cores": most_cores,
     }
-    return [product] if np.all(unfolding.is_on_any) else [{**kernel, "above_cores": most_cores}, product]
+    return [product] if np.isinf(most_cores).all() else [{**kernel, "above_cores": most_cores}, product]
 
 
 def _has_unaligned_rows(row: Row) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, Tensor, aten
 from advisor.predict.products import fixed, is_dense, same_size
-from advisor.records.prediction import BoolArray
+from advisor.records.prediction import FloatArray
 
 _LARGE_IMAGE_NUMEL = 20_480
 """A single image with more elements is left to oneDNN, counted over its channels and first two dimensions."""
@@ -23,7 +23,7 @@ _FEW_IMAGES = 16
 _ROW_CYCLES, _STRIDED_CYCLES, _VOLUME_CYCLES = 18.0, 5.0, 3.0
 """Core cycles to copy a row of an image, an element with a stride, and an element of a volume: 19 to 21, 5 and 2.7 to
 3.4 on a Zen 4 at 3.45 GHz (`scripts/measure_functions.py`). To add the gradient of an image back takes 17 to 40, 4 and
-5, which is not told apart."""
+5; the model does not distinguish them."""
 _IMAGE_DIMS, _VOLUME_DIMS = 4, 5
 _BY_RULE = aten(
     "convolution _convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
@@ -33,12 +33,10 @@ _BY_RULE = aten(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfolding:
-    """When torch computes a convolution on CPUs without oneDNN, at each batch size, and what its copy costs then."""
+    """The CPUs on which torch computes a convolution without oneDNN, at each batch size, and the cost of its copy."""
 
-    is_on_any: BoolArray
-    """Whether it does so on any number of cores."""
-    is_on_one: BoolArray
-    """Whether it does so on a single core."""
+    most_cores: FloatArray
+    """The largest number of cores of such a CPU: 0, 1 or infinity."""
     copied_bytes: Number = 0.0
     """Bytes of the unfolded image, written and read."""
     cycles: Number = 0.0
@@ -50,9 +48,8 @@ def unfolding_of(call: Call) -> Unfolding:
 
     Depthwise transposed convolutions, which torch computes in a loop over the channels, count as oneDNN's.
     """
-    never = np.zeros(np.shape(call.inputs[0].shape[0]), dtype=np.bool_)
     if call.op not in _BY_RULE or call.inputs[0].dtype != "float32":
-        return Unfolding(is_on_any=never, is_on_one=never)
+        return Unfolding(most_cores=np.zeros(np.shape(call.inputs[0].shape[0])))
     is_backward = "backward" in call.op
     weight = call.inputs[2 if is_backward else 1]
     source, result = call.inputs[1 if is_backward else 0], (call.inputs if is_backward else call.outputs)[0]
@@ -64,10 +61,9 @@ def unfolding_of(call: Call) -> Unfolding:
     is_grouped = fixed(large.shape[1]) != fixed(weight.shape[1])
     is_wide = len(kernel) > 1 and min(kernel[-2:]) > _SMALL_KERNEL
     is_single = (samples == 1) & (np.asarray(math.prod(source.shape[:_IMAGE_DIMS])) <= _LARGE_IMAGE_NUMEL)
-    found = Unfolding(
-        is_on_any=never if is_grouped or is_wide else is_single,
-        is_on_one=(samples < _FEW_IMAGES) & (max(kernel[-2:]) == 1 and is_unit),
-    )
+    is_on_any = is_single & (not is_grouped and not is_wide)
+    is_on_one = (samples < _FEW_IMAGES) & (max(kernel[-2:]) == 1 and is_unit)
+    found = Unfolding(most_cores=np.where(is_on_any, np.inf, np.where(is_on_one, 1.0, 0.0)))
     if max(kernel) == 1 and same_size(source, result):
         return found
     numel = math.prod(weight.shape[1:]) * small.shape[0] * math.prod(small.shape[2:])
@@ -88,7 +84,7 @@ def _element_cycles(small: Tensor, large: Tensor, kernel: Sequence[float]) -> fl
 def _strides(small: Tensor, large: Tensor, kernel: Sequence[float]) -> list[bool]:
     """Return for each dimension whether the images differ by more than a kernel of stride 1 without padding explains.
 
-    A trace has no strides. Dilated kernels explain more, but are not told apart where this matters.
+    A trace has no strides. A dilated kernel explains more, so its images may seem strided.
     """
     lengths = zip(small.shape[2:], large.shape[2:], kernel, strict=True)
     return [fixed(long) > fixed(short) + size - 1 for short, long, size in lengths]
