@@ -190,14 +190,22 @@ def test_the_plan_has_forty_models_in_every_regime_and_begins_with_the_small_one
         for precision in ("fp32", "amp-fp16")
         for compile_mode in ("eager", "compile")
     } - {("training", "fp32", "compile")}
-    # four eager regimes of each small model, then the first compiled one
-    assert [one.compile for one in series].index("compile") == 4 * len(on_gpu.SMALL)
-    assert len(set(map(str, series))) == len(series)
-    assert series[0].batches == (1, 1024)
+    # inference and training of each small model in half, inference of the others, then the first compiled one
+    assert [one.compile for one in series].index("compile") == len(on_gpu.SMALL) + 40
+    assert len({(str(one), one.batches) for one in series}) == len(series)
+    assert series[0].batches == (1024,)
     assert next(one for one in series if one.mode == "training").batches == (512,)  # half of 1024
     for one in series:
         argument = argument_of(one.model, folder=OUT)
         assert argument.startswith(("timm:", "torchvision:")) or Path(argument.removeprefix("hf:")).resolve().is_file()
+
+
+@pytest.mark.parametrize(("memory_gib", "scale"), [(6, 1), (16, 2), (24, 2), (47.5, 4), (79.2, 8), (140, 8)])
+def test_larger_gpus_get_larger_batches(memory_gib: float, scale: int) -> None:
+    assert on_gpu.batch_scale(memory_gib * 2**30) == scale
+    series = list(planned(OUT, name="a100", thread_count=None, scale=scale))
+    assert series[0].batches == (1024 * scale,)
+    assert sum(one.batches == (1,) for one in series) == len(on_gpu.SMALL)
 
 
 def test_models_of_packages_that_are_missing_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
