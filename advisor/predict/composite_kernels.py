@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
+from advisor.predict.issued import BROADCAST_CYCLES, LEAST_IMAGE_DIMS, NOT_ISSUED, has_running_statistics, issued_of
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
@@ -47,7 +47,13 @@ class Program:
     has_vectors_compiled: bool = False
     """True if the code that torch.compile generates takes SIMD instead of `scalar_cycles` and `serial_cycles`."""
     issue_cycles: Number = 0.0
-    """Cycles in which a GPU's cores issue instructions if the images are in NCHW, shared by all cores."""
+    """Cycles in which a GPU's cores issue instructions, shared by all cores."""
+    nchw_issue_cycles: Number = 0.0
+    """The same if the images are in NCHW."""
+    pass_bytes: Number = 0.0
+    """Bytes of elementwise kernels that a GPU runs beside the matrix products."""
+    pass_cycles: Number = 0.0
+    """The cycles in which its cores issue the instructions of these kernels."""
     serial_cycles: Number = 0.0
     """Cycles of code that runs on one core of a CPU."""
     repack_count: Number = 0.0
@@ -91,18 +97,16 @@ Measured by `scripts/measure_functions.py` in fp32 on a Zen 4, torch 2.13; bf16,
 FUSED_FLOP_RATIO = 0.1
 """Time of an operator whose operands are in registers, relative to an eager addition: only its FLOP, a tenth of the
 cycles (`streaming_compute_ratio`)."""
-_PLANE_CYCLES = 150.0
-_NORMALISED_CYCLES = 0.62
-"""Cycles of a GPU's core for each plane of a channel, and for each element of it, in a batch norm with running
-statistics, in NCHW: 275 for a plane of 14 x 14, 2,110 for one of 56 x 56 and 7,420 for one of 112 x 112 on an H100
-(fp16, cuDNN 9.19, `tests/data/measured/own`)."""
+_UNBIASED_INPUTS = 2
+"""Operands of a convolution without a bias: image and weight."""
+_ENCODER_LAYER_CYCLES = 10.0
+"""Cycles of a GPU's core for each feature of a token in the elementwise kernels of an encoder layer: 10 in AMP and 11
+in fp32 (`scripts/nets/long_attention.py` on an H200)."""
 _LOADS_IN_FLIGHT = 724.0
 """Loads that are in flight at a time, in `LOAD_S`, of the thread block of a channel: 692 to 773 in forward and 702 to
 716 in backward of a ResNet-18's widest batch norms on an H100."""
 _CHANNEL_BYTES = 131_072.0
 """Bytes of a channel that a core's registers hold: 100 KB are read once on an H100, 200 KB twice."""
-_LEAST_IMAGE_DIMS = 3
-"""Dimensions from which on torch calls cuDNN's spatial batch norm: samples, channels and a length."""
 _IMAGE_DIMS = 4
 """Dimensions of a tensor that can be channels-last: samples, channels, height and width."""
 _ONE_KERNEL = Program()
@@ -113,7 +117,11 @@ _Lowering = Callable[[Call, float], Program]
 def program_of(call: Call, *, kind: DeviceKind, itemsize_bytes: float) -> Program:
     """Return the program of a call: one kernel, unless the operator is known to need more."""
     lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(counted_as(call.op))
-    return lowering(call, itemsize_bytes) if lowering else _ONE_KERNEL
+    program = lowering(call, itemsize_bytes) if lowering else _ONE_KERNEL
+    issued = issued_of(call) if kind == "gpu" else NOT_ISSUED
+    if issued is NOT_ISSUED:
+        return program
+    return replace(program, issue_cycles=issued.cycles, nchw_issue_cycles=issued.nchw_cycles)
 
 
 def _always(program: Program) -> _Lowering:
@@ -123,11 +131,6 @@ def _always(program: Program) -> _Lowering:
 def _cpu_add_matmul(call: Call, itemsize_bytes: float) -> Program:
     """Add the copy of the bias into the result, to which the matmul then adds (ATen: addmm_impl_cpu_)."""
     return Program(extra_bytes=2 * call.outputs[0].numel * itemsize_bytes)
-
-
-def has_running_statistics(op: str, attributes: Mapping[str, Any]) -> bool:
-    """Return whether a batch norm uses running statistics, which makes it a single pointwise pass."""
-    return op.endswith(("_no_training", "_no_update")) or attributes.get("training") is False
 
 
 def _norm(call: Call, itemsize_bytes: float) -> Program:
@@ -143,21 +146,18 @@ def _norm(call: Call, itemsize_bytes: float) -> Program:
 def _gpu_batch_norm(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a batch norm; for 16-bit NHWC images cuDNN's persistent kernel reads them once.
 
-    In NCHW with running statistics, cuDNN takes one plane of a channel after the other. With those of the batch, it has
-    one thread block per channel, which reads the channel twice, unless it fits into the registers of a core.
+    With the statistics of the batch it has, in NCHW, one thread block per channel, which reads the channel twice,
+    unless it fits into the registers of a core.
 
     Source: ATen's cudnn/BatchNorm.cpp, and the kernels' names and times on an H100.
     """
     program = _norm(call, itemsize_bytes)
     program = replace(program, saves_half_rereads=program.reread_ratio != 0)
     images = call.inputs[0]
-    if len(images.shape) < _LEAST_IMAGE_DIMS:
+    if len(images.shape) < LEAST_IMAGE_DIMS or not program.saves_half_rereads:
         return program
-    samples, channels = images.shape[:2]
-    if not program.saves_half_rereads:
-        return replace(program, issue_cycles=_PLANE_CYCLES * samples * channels + _NORMALISED_CYCLES * images.numel)
     operand_count = 2.0 if "backward" in call.op else 1.0
-    channel_numel = operand_count * images.numel / channels
+    channel_numel = operand_count * images.numel / images.shape[1]
     is_reread = channel_numel * itemsize_bytes > _CHANNEL_BYTES
     return replace(program, sequential_loads=2 * channel_numel * is_reread / _LOADS_IN_FLIGHT)
 
@@ -228,6 +228,27 @@ def _cpu_transform(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a Fourier transform, for which torch makes a plan at every call."""
     lengths = [call.inputs[0].shape[dim] for dim in call.attributes["dim"]]
     return Program(serial_cycles=_PLAN_CYCLES * sum(lengths))
+
+
+def _gpu_convolution(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of a convolution, to whose result torch adds a bias in a kernel of its own."""
+    if len(call.inputs) == _UNBIASED_INPUTS:
+        return _ONE_KERNEL
+    numel = call.outputs[0].numel
+    return Program(pass_bytes=2 * numel * itemsize_bytes, pass_cycles=BROADCAST_CYCLES * numel)
+
+
+def _gpu_encoder_layer(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of an encoder layer: 4 products, attention, 2 x bias and activation, 2 x addition and norm.
+
+    Beside the products, elements of the width are moved in three copies (2 each), two additions (3 each) and two norms
+    (2 each), those of the hidden layer in an activation.
+    """
+    source, hidden = call.inputs[0], call.inputs[9].shape[0]
+    passed_numel = source.numel / source.shape[-1] * (16 * source.shape[-1] + 2 * hidden)
+    return Program(
+        launches=9, pass_bytes=passed_numel * itemsize_bytes, pass_cycles=_ENCODER_LAYER_CYCLES * source.numel
+    )
 
 
 def _convolution_backward(call: Call, itemsize_bytes: float) -> Program:
@@ -458,8 +479,8 @@ _ON_GPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(_INTERPOLATIONS, _gpu_interpolation),
     "attention_backward": _always(Program(launches=3)),  # row sums, gradients, conversion: FlashAttention-2
     "aten.convolution_backward": _convolution_backward,
-    # 4 products, attention, 2 x bias and activation, 2 x addition and norm
-    "encoder_layer": _always(Program(launches=9)),
+    "aten.convolution": _gpu_convolution,
+    "encoder_layer": _gpu_encoder_layer,
     **dict.fromkeys(("rnn", "rnn_backward"), _gpu_rnn),
     "optimizer": _gpu_optimizer,
 }

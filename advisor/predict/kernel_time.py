@@ -107,6 +107,8 @@ class Kernels:
     """Bytes of operands that are copied to another layout, weighted by the time of the copy."""
     transposed_bytes: _Work
     """Bytes of images that a library may transpose."""
+    always_transposed_bytes: _Work
+    """Bytes of other images, which it always transposes."""
     biased_bytes: _Work
     """Bytes of results to which a bias is added."""
     repacked_bytes: _Work
@@ -262,6 +264,9 @@ class Rates:
     reread_ratio: FloatArray
     """Share of `Kernels.reread_bytes` that is read a second time."""
     transposed_ratio: FloatArray
+    """Share of `Kernels.transposed_bytes` that is transposed, in copies of the same bytes."""
+    transposition_ratio: FloatArray
+    """Time of a transposition relative to a copy; 0 if the library takes the images as they are."""
     bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
     cast_ratio: FloatArray
@@ -417,6 +422,8 @@ def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
     """Return the bytes moved beyond an operator's operands: casts, layout copies of images and weights, bias passes."""
     total = rates.cast_ratio * kernels.cast_bytes + 2 * kernels.copied_bytes
     total = total + 2 * rates.transposed_ratio * kernels.transposed_bytes
+    if kernels.always_transposed_bytes.any():
+        total = total + 2 * rates.transposition_ratio * kernels.always_transposed_bytes
     total = total + 2 * rates.bias_pass_ratio * kernels.biased_bytes
     result: FloatArray = total + 2 * rates.repack_ratio * kernels.repacked_bytes
     return result

@@ -13,14 +13,14 @@ from advisor.predict.composite_kernels import (
     FUSED_FLOP_RATIO,
     PRODUCT_CALL_CYCLES,
     Program,
-    has_running_statistics,
     program_of,
 )
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
+from advisor.predict.issued import depthwise_cycles, has_running_statistics
 from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import MATRIX_FAMILIES, Width, computed_width, computing_family, unit_of, width_of
-from advisor.predict.products import Product
+from advisor.predict.products import Product, has_window
 from advisor.predict.row_work import (
     RowCounts,
     RowWork,
@@ -164,6 +164,9 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
         program,
         sequential_loads=0.0,
         issue_cycles=0.0,
+        nchw_issue_cycles=0.0,
+        pass_bytes=0.0,
+        pass_cycles=0.0,
         nchw_copied_bytes=0.0,
         nhwc_copied_bytes=0.0,
         scalar_cycles=0.0,
@@ -202,7 +205,7 @@ def _row_kernels(
     is_generic_reorder = kind == "cpu" and work.dtype in _HALF_DTYPES
     # Inductor pads such operands (`shape_padding`).
     is_unaligned = kind == "gpu" and row.family == "matmul" and not is_compiled and _has_unaligned_rows(row)
-    has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not is_compiled  # Inductor adds it further on
+    has_bias = kind == "cpu" and row.op == "aten.convolution" and len(row.inputs) > 2 and not is_compiled
     read_twice_bytes = program.reread_ratio * work.read_bytes
     moved_bytes = work.compiled_bytes if is_compiled else work.read_bytes + cost.write_bytes
     moved_bytes = moved_bytes + program.extra_bytes + read_twice_bytes
@@ -228,7 +231,7 @@ def _row_kernels(
             "weight_bytes": share_of(work.parameter_bytes),
             "data_bytes": share_of(moved_bytes),
             "sequential_loads": program.sequential_loads if layout == "nchw" else 0.0,
-            "issue_cycles": program.issue_cycles if layout == "nchw" else 0.0,
+            "issue_cycles": program.issue_cycles + (program.nchw_issue_cycles if layout == "nchw" else 0.0),
             "scalar_cycles": 0.0 if has_vectors else program.scalar_cycles / len(products),
             "serial_cycles": 0.0 if has_vectors else program.serial_cycles / len(products),
             "launches": own_launches,
@@ -249,7 +252,9 @@ def _row_kernels(
             is_faster = row.family == "conv" and is_channels_last
             found["library_calls"] = own_launches * (_LAST_LIBRARY_CALLS if is_faster else 1.0)
         if is_transposed and (kind == "cpu" or "depthwise" not in family):
-            found["transposed_bytes"] = share_of(work.image_bytes) * (2.0 if is_generic_reorder else 1.0)
+            is_always = kind == "gpu" and row.family == "conv" and has_window(work.call)
+            name = "always_transposed_bytes" if is_always else "transposed_bytes"
+            found[name] = share_of(work.image_bytes) * (2.0 if is_generic_reorder else 1.0)
         if kind == "cpu" and row.family == "conv" and not is_channels_last:
             found["strided_numel"] = share_of(_image_numel(work))
         if is_half_product and product is not None:
@@ -268,6 +273,10 @@ def _row_kernels(
             found["blocks"] = np.maximum(result.numel / result.shape[-1], 1.0)
         if product is None:
             return found
+        is_own_kernel = kind == "gpu" and product.is_depthwise and row.phase != "backward"
+        if is_own_kernel and layout == "nchw" and not (is_transposed or is_channels_last):
+            # It has no tiles. Torch calls cuDNN for 16 bits only (`use_cudnn_depthwise` in ATen's Convolution.cpp).
+            return {**found, "issue_cycles": depthwise_cycles(work.call)}
         # An empty matmul has no FLOP but still one tile.
         found |= {name: np.maximum(getattr(product, name), 1.0) for name in ("groups", "m", "n", "k")}
         found["can_winograd"] = product.can_winograd
@@ -289,6 +298,9 @@ def _row_kernels(
     if kind == "cpu" and row.family == "conv" and work.products:
         unfolding = unfolding_of(work.call)
         kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding, program)]
+    if np.any(program.pass_bytes):
+        passes = {"data_bytes": program.pass_bytes, "issue_cycles": program.pass_cycles}
+        kernels.append({**of_row, "family": "pointwise", "unit": "vector", **passes})
     if kind == "cpu" and np.any(cast_bytes):
         joins = cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * cast_launches)
         cast = {"family": "pointwise", "unit": "vector", "flops": cast_bytes / _CAST_BYTES, "data_bytes": cast_bytes}

@@ -312,6 +312,12 @@ def is_dense(attributes: Mapping[str, Attribute]) -> bool:
     return all(step == 1 for step in dilation) if isinstance(dilation, (list, tuple)) else True
 
 
+def has_window(call: Call) -> bool:
+    """Return whether a convolution, or its gradient, reads more than one pixel for each of its result."""
+    weight = call.inputs[2 if "backward" in call.op else 1]
+    return math.prod(map(fixed, weight.shape[2:])) > 1
+
+
 def same_size(source: Tensor, result: Tensor) -> bool:
     """Return whether two images have the same length in every dimension after samples and channels."""
     return all(fixed(a) == fixed(b) for a, b in zip(source.shape[2:], result.shape[2:], strict=True))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
+from advisor.predict.issued import TRANSPOSED_CYCLES
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
@@ -25,6 +26,8 @@ _JOIN_EXPONENT = 0.5
 out is predicted better with 0.45 than with 0.7, and as a whole no better with a tree (docs/experiments.md). No measured
 CPU has more than 14 cores."""
 _FP32_UNITS = frozenset({"fp32", "vector"})
+_COPIED_BYTES = 4.0
+"""Bytes read and written for each element of a 16-bit image that is transposed."""
 _CACHE_PER_MEMORY = 3.0
 """Assumed bandwidth of the last-level cache relative to memory if none is known: V100 and A100 in published
 microbenchmarks."""
@@ -179,12 +182,23 @@ def winograd_speedup(device: Device, efficiency: Efficiency, *, unit: str) -> fl
 
 
 def transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """Return the share of a convolution's NCHW images that are transposed to channels-last.
+    """Return the share of the images in `Kernels.transposed_bytes` that is transposed, in the time of a copy."""
+    return efficiency.nchw_transposed_ratio * transposition_ratio(device, efficiency, unit=unit)
+
+
+def transposition_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """Return the time in which an image is transposed to channels-last, relative to a copy; 0 if it never is.
 
     Tensor cores need channels-last images, and so does oneDNN on CPUs. A GPU that computes in fp32 uses NCHW directly.
+    A GPU whose cores issue the instructions more slowly than its memory moves the bytes takes longer than for a copy.
     """
-    is_taken_as_is = device.kind == "gpu" and used_unit(device, unit) in _FP32_UNITS
-    return 0.0 if is_taken_as_is else efficiency.nchw_transposed_ratio
+    if device.kind == "cpu":
+        return 1.0
+    if used_unit(device, unit) in _FP32_UNITS:
+        return 0.0
+    issued_s = TRANSPOSED_CYCLES * issue_cycle_s(device, efficiency) / max(device.core_count, 1.0)
+    copied_s = _COPIED_BYTES / sustained_bytes_per_s(device, efficiency)
+    return max(1.0, issued_s / copied_s)
 
 
 def strided_cycles(device: Device, efficiency: Efficiency, *, unit: str) -> float:
@@ -228,6 +242,7 @@ _UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "flops_per_s": sustained_flops_per_s,
     "most_flops_per_s": most_flops_per_s,
     "transposed_ratio": transposed_ratio,
+    "transposition_ratio": transposition_ratio,
     "winograd_speedup": winograd_speedup,
     "strided_cycles": strided_cycles,
 }

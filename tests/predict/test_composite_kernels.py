@@ -142,10 +142,10 @@ def test_what_is_averaged_over_a_channel_is_read_once_more_to_be_scaled(
     op: str, attributes: dict[str, Any], reread_ratio: float, kind: DeviceKind
 ) -> None:
     images = operand((0.0, 1.0), 8, 10, 10)
-    norm = row(op, (images, images), (images,), family="norm", attributes=attributes)
+    norm = row(op, (images, images, images), (images,), family="norm", attributes=attributes)
     found = program(norm, kind)
     keeps_some = kind == "gpu" and "batch_norm" in op and reread_ratio > 0
-    assert replace(found, issue_cycles=0.0, sequential_loads=0.0) == Program(
+    assert replace(found, issue_cycles=0.0, nchw_issue_cycles=0.0, sequential_loads=0.0) == Program(
         reread_ratio=reread_ratio, saves_half_rereads=keeps_some
     )
 
@@ -169,12 +169,30 @@ def test_a_gpu_has_a_thread_block_for_each_channel_of_a_batch_norm_that_averages
     assert program(norm, "gpu").issue_cycles == program(norm, "cpu").sequential_loads == 0
 
 
-def test_a_gpu_goes_through_the_planes_of_a_batch_norm_that_averages_nothing() -> None:
-    images, rows = operand((0.0, 1.0), 8, 10, 10), operand((0.0, 1.0), 8)
-    for each in (images, rows):
-        norm = row("aten._native_batch_norm_legit_no_training", (each,), (each,), family="norm")
-        cycles = [8 * (150 + 0.62 * 100), 2 * 8 * (150 + 0.62 * 100)] if each is images else [0.0, 0.0]
-        assert np.broadcast_to(program(norm, "gpu").issue_cycles, 2).tolist() == pytest.approx(cycles)
+def test_a_gpu_issues_instructions_for_each_element_which_a_cpu_has_no_cycles_for() -> None:
+    tokens, images = operand((0.0, 1.0), 10), operand((0.0, 1.0), 8, 10, 10)
+    addition = row("aten.add", (tokens, operand(10)), (tokens,), family="pointwise")
+    norm = row("aten._native_batch_norm_legit_no_training", (images,), (images,), family="norm")
+    assert np.asarray(program(addition, "gpu").issue_cycles)[1] == pytest.approx(0.8 * 20)
+    assert np.asarray(program(norm, "gpu").nchw_issue_cycles)[0] == pytest.approx(8 * 160)
+    assert program(addition, "cpu") == Program()
+
+
+def test_a_gpu_adds_the_bias_of_a_convolution_in_a_kernel_of_its_own() -> None:
+    images, weight = operand((0.0, 1.0), 8, 10, 10), operand(8, 8, 3, 3)
+    plain = row("aten.convolution", (images, weight), (images,), family="conv")
+    assert program(plain, "gpu") == Program()
+    found = program(replace(plain, inputs=(images, weight, operand(8))), "gpu")
+    assert np.asarray(found.pass_bytes).tolist() == [2 * 4 * 800, 2 * 4 * 1600]
+    assert np.asarray(found.pass_cycles) == pytest.approx(np.array([800, 1600]) * 0.8)
+
+
+def test_an_encoder_layer_passes_over_its_tokens_between_the_products_on_a_gpu() -> None:
+    x = operand((0.0, 1.0), 10, 16)
+    operands = (x, *(operand(16),) * 8, operand(64, 16), operand(64), operand(16, 64), operand(16))
+    found = program(row("encoder_layer", operands, (x,), family="attention"), "gpu")
+    assert np.asarray(found.pass_bytes)[0] == 4 * 10 * (16 * 16 + 2 * 64)
+    assert np.asarray(found.pass_cycles)[0] == 10 * 160
 
 
 def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu() -> None:
@@ -223,8 +241,8 @@ def test_images_come_to_a_group_norm_and_go_by_a_copy_on_a_gpu() -> None:
 @pytest.mark.parametrize("op", ["aten.native_layer_norm", "aten.native_layer_norm_backward", "aten.native_group_norm"])
 def test_norms_first_copy_operands_that_come_in_another_order_on_a_gpu(op: str) -> None:
     images = operand((0.0, 1.0), 10, 10, 8)
-    norm = row(op, (images, images), (images,), family="norm", attributes={MADE_CONTIGUOUS: 2})
-    in_order = row(op, (images, images), (images,), family="norm")
+    norm = row(op, (images, images, images), (images,), family="norm", attributes={MADE_CONTIGUOUS: 2})
+    in_order = row(op, (images, images, images), (images,), family="norm")
     assert np.asarray(program(norm, "gpu").nchw_copied_bytes).tolist() == [2 * 4 * 800, 2 * 4 * 1600]
     assert program(in_order, "gpu").nchw_copied_bytes == 0
     assert program(norm, "cpu") == program(in_order, "cpu")

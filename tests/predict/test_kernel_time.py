@@ -23,7 +23,15 @@ WORK = st.just(0.0) | st.floats(1e-9, 1e15)
 BYTES = st.just(0.0) | st.floats(1.0, 1e12)
 FACTOR = st.floats(1.0, 100.0)
 RATIO = st.floats(0.0, 1.0)
-BYTE_FIELDS = ("data_bytes", "weight_bytes", "cast_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes")
+BYTE_FIELDS = (
+    "data_bytes",
+    "weight_bytes",
+    "cast_bytes",
+    "transposed_bytes",
+    "always_transposed_bytes",
+    "biased_bytes",
+    "repacked_bytes",
+)
 
 
 def rates(**changes: Any) -> Rates:
@@ -36,7 +44,7 @@ def rates(**changes: Any) -> Rates:
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0,
         "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0,
         "library_s": 0.0, "cycle_s": 0.0, "strided_cycles": 0.0, "page_s": 0.0,
-        "issue_cycle_s": 0.0,
+        "issue_cycle_s": 0.0, "transposition_ratio": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -132,7 +140,10 @@ def test_a_function_computes_as_much_longer_as_its_flop_take() -> None:
 @pytest.mark.parametrize("name", TERMS_OF_CALLS)
 def test_every_term_of_a_call_changes_its_time(name: str) -> None:
     """A product of 128 or more in each dimension, whose work is small: a length of 1 and any other 1e12 differ."""
-    ratios = ("reread_ratio", "transposed_ratio", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio")
+    ratios = (
+        *("reread_ratio", "transposed_ratio", "transposition_ratio", "bias_pass_ratio", "repack_ratio"),
+        *("cast_ratio", "cache_kept_ratio"),
+    )
     seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "cycle_s": 1.0, "strided_cycles": 1.0, "page_s": 1.0}
     seconds |= {"core_bytes_per_s": 50.0, "direct_flops_per_s": 5.0, "issue_cycle_s": 1.0}
     ramps = {"edge_ramp": 8.0, "depth_ramp": 8.0, "wave_ratio": 1.0, "overlap_ratio": 0.0, "cache_bytes": 1e3}
@@ -302,6 +313,7 @@ def test_a_parameter_is_in_the_cache_as_far_as_all_of_them_fit() -> None:
     [
         ("cast_bytes", "cast_ratio", 0.25),  # a quarter of 100 bytes at 100 byte/s
         ("transposed_bytes", "transposed_ratio", 0.5),  # read and written
+        ("always_transposed_bytes", "transposition_ratio", 0.5),  # the same
         ("biased_bytes", "bias_pass_ratio", 0.5),  # read and written again
         ("repacked_bytes", "repack_ratio", 0.5),  # the same
     ],
@@ -348,6 +360,7 @@ A_RATE = st.builds(
     cache_kept_ratio=RATIO,
     cast_ratio=RATIO,
     transposed_ratio=RATIO,
+    transposition_ratio=RATIO,
     bias_pass_ratio=RATIO,
     repack_ratio=RATIO,
     launch_s=RATIO,

@@ -202,6 +202,16 @@ def test_images_may_be_transposed_for_convolutions_in_half(precision: Precision,
     assert kernels.transposed_bytes.tolist() == [[per_sample, 4 * per_sample]]
 
 
+def test_images_of_a_kernel_with_a_window_are_always_transposed_on_a_gpu() -> None:
+    toy = workload(conv_row(size=3))
+    kernels = lowered(toy, precision="fp16")
+    assert not kernels.transposed_bytes.any()
+    assert kernels.always_transposed_bytes.any()
+    on_cpu = lowered(toy, kind="cpu", precision="bf16")
+    assert on_cpu.transposed_bytes.any()
+    assert not on_cpu.always_transposed_bytes.any()
+
+
 def test_images_that_come_channels_last_are_not_transposed() -> None:
     plain = conv_row()
     channels_last = replace(plain, attributes={**plain.attributes, CHANNELS_LAST: True})
@@ -256,7 +266,7 @@ def test_a_cpu_calls_a_library_for_convolutions_and_in_eager_mode_for_norms_and_
 )
 def test_compiled_convolutions_keep_their_images_channels_last(rows: tuple[Row, ...], is_transposed: bool) -> None:
     kernels = lowered(workload(*rows), precision="amp-fp16", compile_mode="compile")
-    assert kernels.transposed_bytes.any() == is_transposed
+    assert (kernels.transposed_bytes + kernels.always_transposed_bytes).any() == is_transposed
 
 
 def test_a_cpu_puts_the_weights_of_convolutions_into_its_own_order() -> None:
@@ -358,8 +368,13 @@ def test_a_fused_function_costs_less_than_the_same_by_itself_and_an_addition_nex
 
 def test_a_bias_is_added_to_the_result_of_a_convolution() -> None:
     assert not lowered(workload(conv_row())).biased_bytes.any()
-    kernels = lowered(workload(conv_row(bias=True)))
-    assert kernels.biased_bytes.tolist() == [[4 * 500, 4 * 2000]]  # 500 floats per sample
+    toy = workload(conv_row(bias=True))
+    # 500 floats per sample, unfolded or not
+    assert lowered(toy, kind="cpu").biased_bytes.tolist() == [[4 * 500, 4 * 2000]] * 2
+    kernels = lowered(toy)
+    assert kernels.families == ("conv", "pointwise")  # a kernel of its own on a GPU, read and written
+    assert kernels.data_bytes[1].tolist() == [2 * 4 * 500, 2 * 4 * 2000]
+    assert not lowered(toy, compile_mode="compile").biased_bytes.any()
 
 
 @pytest.mark.parametrize(
@@ -424,8 +439,12 @@ def test_a_depthwise_convolution_runs_as_its_images_come() -> None:
     """7 x 7 is a size that cuDNN's code is written for, but not torch's: channels-last it is no matter of layout."""
     plain = conv_row(inputs=4, outputs=4, groups=4, size=7)
     channels_last = replace(plain, attributes={**plain.attributes, CHANNELS_LAST: True})
-    in_nchw = lowered(workload(plain))
+    in_nchw = lowered(workload(plain), precision="fp16")
     assert in_nchw.direct_flops == pytest.approx(0.7 * in_nchw.flops)
+    # In fp32 it is torch's own, which has no tiles.
+    by_torch = lowered(workload(plain))
+    assert by_torch.issue_cycles.tolist() == [pytest.approx([400 * 6.99, 1600 * 6.99])]
+    assert (by_torch.m > 1e6).all()
     assert not lowered(workload(plain), layout="nhwc").direct_flops.any()
     assert not lowered(workload(channels_last)).direct_flops.any()
 
@@ -616,7 +635,8 @@ def test_an_encoder_layer_computes_its_products_by_blas_on_a_cpu_and_writes_its_
         for family, unit in zip(found.family.tolist(), found.unit.tolist(), strict=True)
     }
     assert flops == pytest.approx({("matmul", "fp32"): 491_520 + 51_200, ("softmax", "vector"): 7 * 1_600})
-    of_fused_bytes = lowered(workload(layer), kind="gpu", batches=np.array([8.0])).data_bytes.sum()
+    of_gpu = lowered(workload(layer), kind="gpu", batches=np.array([8.0]))
+    of_fused_bytes = of_gpu.data_bytes[of_gpu.family != of_gpu.families.index("pointwise")].sum()
     assert found.data_bytes.sum() - of_fused_bytes == pytest.approx(4 * 4 * 1_600)
 
 
