@@ -56,6 +56,7 @@ FILES = (
     "own/cpu_steps.csv",
     f"own/{SHARED}.csv",
     f"own/h100-sxm5-80gb-2026-11-27/{OWN_GPUS}.csv",
+    f"own/h200-sxm-141gb-2026-11-27/{OWN_GPUS}.csv",
 )
 CHECKED = "own/calibration_steps.csv"
 """The steps on which calibrations are checked."""
