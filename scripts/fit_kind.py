@@ -177,7 +177,9 @@ def template_of(kind: DeviceKind) -> Efficiency:
         tile_rows=rows,
         tile_columns=columns,
         wave_ratio=1.0,  # of CPUs: all cores wait for the last one
-        bias_pass_ratio=1.0,  # one more read and write of the result
+        bias_pass_ratio=1.0
+        if kind == "cpu"
+        else 0.0,  # one more read and write of the result; GPUs have a kernel for it
         date="",
         source="",
     )

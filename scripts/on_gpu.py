@@ -9,6 +9,8 @@
   its memory peaks, kernels and clocks; the series that failed, with their reasons
 - `devices.json`, `calibration.yaml`, `doctor.json`, `measure.json`: what the commands answered
 
+`--only-steps` goes on with the steps of an earlier run, without calibrating and without checking the commands.
+
 Exits with 1 if a command failed or did not see the device. Steps are timed as by `scripts/measure_steps.py`, in shorter
 blocks. They run in a child process, which is started again without the running series if it dies. With `--cpu` a few
 models run on the CPU instead.
@@ -110,7 +112,7 @@ LARGE: Mapping[str, int] = {
 BATCH_BYTES, MOST_SCALE = 8 * 2**30, 8
 """The batch sizes above are for a GPU with this much memory; a larger one takes up to eight times as much work.
 
-With the batches as they stand, kernels filled 85 % of 13 of 67 steps of an H100; the others waited for the host.
+With the batches as they stand, kernels filled 85 % and more of the step in 13 of 67 steps of an H100.
 """
 ON_CPU: Mapping[str, int] = {"scripts/nets/deep_mlp.py": 16, "scripts/nets/gru.py": 2, "scripts/nets/unet.py": 2}
 NO_LOSS = ("examples/mlp.py", "examples/small_cnn.py")
@@ -383,10 +385,10 @@ def time_models(out: Path, *, end_s: float) -> None:
     machine = machine_text(device.type)
     scale = 1 if device.type == "cpu" else batch_scale(torch.cuda.mem_get_info(device)[1])
     for series in planned(out, name=side.content["device"], thread_count=thread_count, scale=scale):
-        begin_s = time.time()
-        if str(series) in side.content["failed"] or begin_s + expected_s[series.compile] > end_s:
+        begin_s, name = time.time(), f"{series} batch {series.batches[0]}"
+        if name in side.content["failed"] or begin_s + expected_s[series.compile] > end_s:
             continue
-        side.update(running=str(series))
+        side.update(running=name)
         problem = measure(
             series,
             rows,
@@ -396,7 +398,7 @@ def time_models(out: Path, *, end_s: float) -> None:
             time_it=time_it,
             remarks_on_last=remarks_on_last,
         )
-        failed = side.content["failed"] | ({str(series): problem} if problem else {})
+        failed = side.content["failed"] | ({name: problem} if problem else {})
         side.update(running="", failed=failed)
         expected_s[series.compile] = max(expected_s[series.compile], time.time() - begin_s)
         synchronizer(device)()  # raises if an error has left the GPU unusable, so that a new process goes on

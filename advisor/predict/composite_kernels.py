@@ -10,7 +10,7 @@ from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
-from advisor.predict.issued import BROADCAST_CYCLES, LEAST_IMAGE_DIMS, NOT_ISSUED, has_running_statistics, issued_of
+from advisor.predict.issued import BROADCAST_CYCLES, LEAST_IMAGE_DIMS, has_running_statistics, issued_of
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
@@ -101,7 +101,7 @@ _UNBIASED_INPUTS = 2
 """Operands of a convolution without a bias: image and weight."""
 _ENCODER_LAYER_CYCLES = 10.0
 """Cycles of a GPU's core for each feature of a token in the elementwise kernels of an encoder layer: 10 in AMP and 11
-in fp32 (`scripts/nets/long_attention.py` on an H200)."""
+in fp32 (`scripts/nets/long_attention.py` on an H200, with a hidden layer of twice the width)."""
 _LOADS_IN_FLIGHT = 724.0
 """Loads that are in flight at a time, in `LOAD_S`, of the thread block of a channel: 692 to 773 in forward and 702 to
 716 in backward of a ResNet-18's widest batch norms on an H100."""
@@ -118,8 +118,8 @@ def program_of(call: Call, *, kind: DeviceKind, itemsize_bytes: float) -> Progra
     """Return the program of a call: one kernel, unless the operator is known to need more."""
     lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(counted_as(call.op))
     program = lowering(call, itemsize_bytes) if lowering else _ONE_KERNEL
-    issued = issued_of(call) if kind == "gpu" else NOT_ISSUED
-    if issued is NOT_ISSUED:
+    issued = issued_of(call) if kind == "gpu" else None
+    if issued is None:
         return program
     return replace(program, issue_cycles=issued.cycles, nchw_issue_cycles=issued.nchw_cycles)
 
@@ -231,7 +231,10 @@ def _cpu_transform(call: Call, itemsize_bytes: float) -> Program:
 
 
 def _gpu_convolution(call: Call, itemsize_bytes: float) -> Program:
-    """Return the program of a convolution, to whose result torch adds a bias in a kernel of its own."""
+    """Return the program of a convolution, to whose result torch adds a bias in a kernel of its own.
+
+    Its launch is counted with that of the convolution.
+    """
     if len(call.inputs) == _UNBIASED_INPUTS:
         return _ONE_KERNEL
     numel = call.outputs[0].numel
@@ -241,11 +244,11 @@ def _gpu_convolution(call: Call, itemsize_bytes: float) -> Program:
 def _gpu_encoder_layer(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of an encoder layer: 4 products, attention, 2 x bias and activation, 2 x addition and norm.
 
-    Beside the products, elements of the width are moved in three copies (2 each), two additions (3 each) and two norms
-    (2 each), those of the hidden layer in an activation.
+    Beside what the formula counts, elements of the width are moved in three copies (6), two additions (4) and two norms
+    (2), those of the hidden layer in an activation.
     """
     source, hidden = call.inputs[0], call.inputs[9].shape[0]
-    passed_numel = source.numel / source.shape[-1] * (16 * source.shape[-1] + 2 * hidden)
+    passed_numel = source.numel / source.shape[-1] * (12 * source.shape[-1] + 2 * hidden)
     return Program(
         launches=9, pass_bytes=passed_numel * itemsize_bytes, pass_cycles=_ENCODER_LAYER_CYCLES * source.numel
     )
@@ -480,7 +483,7 @@ _ON_GPU: Mapping[str, _Lowering] = {
     "attention_backward": _always(Program(launches=3)),  # row sums, gradients, conversion: FlashAttention-2
     "aten.convolution_backward": _convolution_backward,
     "aten.convolution": _gpu_convolution,
-    "encoder_layer": _gpu_encoder_layer,
+    **dict.fromkeys(ENCODER_LAYERS, _gpu_encoder_layer),
     **dict.fromkeys(("rnn", "rnn_backward"), _gpu_rnn),
     "optimizer": _gpu_optimizer,
 }

@@ -13,64 +13,70 @@ from typing import Any
 
 import numpy as np
 
-from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, aten, counted_as, formula_of
+from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, aten, formula_of
 
 BROADCAST_CYCLES = 0.8
-"""An element of a result to which an operand is broadcast, such as the bias of a convolution: 0.785 in 16 bits and 0.81
+"""For each element of a result to which an operand is broadcast, such as a convolution's bias: 0.785 in 16 bits, 0.81
 in fp32 (20 nets). Torch's kernel for it, `elementwise_kernel`, computes the offset of each operand for each element."""
 TRANSPOSED_CYCLES = 0.45
-"""An element of an image that cuDNN copies from NCHW to channels-last or back: 0.40 to 0.49 where the profiler shows a
-copy for each convolution (10 nets)."""
+"""For each element of an image that cuDNN copies from NCHW to channels-last or back: 0.40 to 0.49 where the profiler
+shows a copy for each convolution (10 nets)."""
 _MIXED_CYCLES = 0.97
-"""An element of a result whose operands have different dtypes, such as a residual in fp32 to which autocast adds one in
-16 bits: 0.94 to 1.03 (9 nets)."""
-_STRIDED_CYCLES = 0.64
-"""An element of a copy into contiguous memory: 0.62 to 0.72 in 16 bits (4 nets)."""
+"""For each element of a result whose operands have different dtypes, such as a residual in fp32 to which autocast adds
+one in 16 bits: 0.94 to 1.03 (9 nets)."""
+_STRIDED_CYCLES: Mapping[float, float] = {2.0: 0.64, 4.0: 1.0}
+"""For each element of a copy into contiguous memory, keyed by its bytes: 0.62 to 0.72 in 16 bits, 0.93 to 1.2 in fp32
+(4 nets). All clones count as such, as nearly all of them are in nets."""
 _FUNCTION_CYCLES: Mapping[str, float] = {"aten.gelu": 0.33, "aten.gelu_backward": 0.455}
-"""An element of a function in 16 bits (10 and 9 nets; a ReLU takes 0.26, the memory's time)."""
+"""For each element of a function in 16 bits (10 and 9 nets). A ReLU takes 0.26, the memory's time."""
 _ROW_CYCLES, _NORMED_CYCLES = 344.0, 0.52
-"""A row of a layer norm and each element in it: 3.0 cycles an element in rows of 96 to 768, 0.95 in rows of 1,024."""
+"""For each row of a layer norm and each element in it: 3.0 an element on average in ConvNeXt, whose rows have 96 to 768
+elements, 0.95 to 1.03 in rows of 768 and 1,024 (10 nets)."""
 _ROW_GRADIENT_CYCLES, _NORMED_GRADIENT_CYCLES = 133.0, 2.1
-"""The same for its gradients: 0.57 for that of the input, 1.3 to 1.6 for those of weight and bias."""
+"""The same for its gradients: 0.57 for that of the input, 1.3 to 1.6 for those of weight and bias (12 nets)."""
 _LEAST_PLANE_CYCLES, _PLANE_CYCLES = 160.0, 75.0
 _PLANE_ELEMENT_CYCLES: Mapping[float, float] = {2.0: 0.53, 4.0: 0.66}
-"""A plane of a channel, and each element of it by its bytes, in a batch norm with running statistics in NCHW. A plane
-takes 160 cycles in sizes of 7 x 7 and 14 x 14, 499 of 28 x 28 and 1,824 of 56 x 56 in 16 bits (13 nets). cuDNN takes
-one plane after the other."""
+"""For each plane of a channel, and each element of it keyed by its bytes, in a batch norm with running statistics in
+NCHW. A plane takes 160 cycles in sizes of 7 x 7 and 14 x 14, 499 in 28 x 28 and 1,824 in 56 x 56 in 16 bits (13 nets).
+cuDNN takes one plane after the other."""
 _POOLED_CYCLES, _WINDOW_CYCLES = 2.3, 0.21
-"""A result of a max pool in NCHW and each element of its window: 3.1 for 2 x 2 and 4.2 for 3 x 3 (10 nets)."""
+"""For each result of a max pool in NCHW and each element of its window: 3.1 for 2 x 2, 4.2 for 3 x 3 (10 nets)."""
 _POOL_GRADIENT_CYCLES = 2.7
-"""An element of a max pool's input in its gradient: 2.5 for 2 x 2 and 2.9 for 3 x 3 (7 nets)."""
+"""For each element of a max pool's input in its gradient: 2.5 for 2 x 2 and 2.9 for 3 x 3 (7 nets)."""
 _DEPTHWISE_CYCLES, _TAP_CYCLES = 1.6, 0.11
-"""A result of a depthwise convolution in fp32 and each element of its kernel: 2.6 for 3 x 3, 4.3 for 5 x 5 (5 nets)."""
+"""For each result of a depthwise convolution in fp32 and each element of its kernel: 2.6 for 3 x 3, 4.3 for 5 x 5
+(5 nets)."""
 _INDEXED_CYCLES, _ADDED_CYCLES, _BAGGED_CYCLES = 1.1, 2.0, 0.56
-"""An element that is read at an index, that is added at an index, and of a bag's sum (one net each)."""
+"""For each element that is read at an index, that is added at an index, and of a bag's sum (one net each)."""
 _SUM_CYCLES, _SUMMED_CYCLES = 50.0, 0.2
-"""A sum or mean over the last dimensions and each of its elements: 1.29 an element in planes of 7 x 7 (14 nets)."""
+"""For each sum or mean over the last dimensions and each of its elements: 1.29 an element in planes of 7 x 7 (14
+nets)."""
+_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 LEAST_IMAGE_DIMS = 3
 """Dimensions from which on torch calls cuDNN's spatial batch norm: samples, channels and a length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """Cycles of a call, shared by all cores: those in any layout, and those of images in NCHW alone."""
+    """Cycles in which cores issue the instructions of a call, shared by all cores.
+
+    `nchw_cycles` are added if images are in NCHW.
+    """
 
     cycles: Number = 0.0
     nchw_cycles: Number = 0.0
 
 
-NOT_ISSUED = Issued()
-
-
-def issued_of(call: Call) -> Issued:
-    """Return the cycles that a GPU's cores issue instructions in an eager call; 0 where memory is always slower."""
+def issued_of(call: Call) -> Issued | None:
+    """Return the cycles in which a GPU's cores issue instructions in an eager call; None if memory is always slower."""
     if not call.outputs:
-        return NOT_ISSUED
-    cycles_of = _BY_OP.get(counted_as(call.op))
+        return None
+    cycles_of = _BY_OP.get(call.op)
     if cycles_of is not None:
         return cycles_of(call)
     formula = formula_of(call.op)
-    return _pointwise(call) if formula is not None and formula.family == "pointwise" else NOT_ISSUED
+    is_by_element = call.op.startswith("aten.") and "_foreach_" not in call.op
+    return _pointwise(call) if is_by_element and formula is not None and formula.family == "pointwise" else None
 
 
 def depthwise_cycles(call: Call) -> Number:
@@ -84,24 +90,20 @@ def has_running_statistics(op: str, attributes: Mapping[str, Any]) -> bool:
     return op.endswith(("_no_training", "_no_update")) or attributes.get("training") is False
 
 
-def _pointwise(call: Call) -> Issued:
-    result = call.outputs[0]
-    numel = result.numel
-    # A scalar needs no address.
-    is_broadcast = sum((operand.numel < numel) & (operand.numel > 1) for operand in call.inputs)
-    widths = {operand.itemsize_bytes for operand in call.inputs if operand.dtype.startswith("float")}
-    if len(widths) > 1:
-        other_cycles = _MIXED_CYCLES
-    else:
-        is_half = result.itemsize_bytes == ITEMSIZE_BYTES["float16"]
-        other_cycles = _FUNCTION_CYCLES.get(call.op, 0.0) * is_half
+def _pointwise(call: Call) -> Issued | None:
+    numel = call.outputs[0].numel
+    is_broadcast = sum(operand.numel < numel for operand in call.inputs) > 0
+    is_mixed = len({operand.dtype for operand in call.inputs} & _FLOATS) > 1
+    is_half = call.outputs[0].itemsize_bytes == ITEMSIZE_BYTES["float16"]
+    other_cycles = _MIXED_CYCLES if is_mixed else _FUNCTION_CYCLES.get(call.op, 0.0) * is_half
     if not other_cycles and not np.any(is_broadcast):
-        return NOT_ISSUED
-    return Issued(cycles=np.maximum(BROADCAST_CYCLES * (np.asarray(is_broadcast) > 0), other_cycles) * numel)
+        return None
+    return Issued(cycles=np.maximum(BROADCAST_CYCLES * is_broadcast, other_cycles) * numel)
 
 
 def _strided_copy(call: Call) -> Issued:
-    return Issued(cycles=_STRIDED_CYCLES * call.outputs[0].numel)
+    result = call.outputs[0]
+    return Issued(cycles=_STRIDED_CYCLES.get(result.itemsize_bytes, 0.0) * result.numel)
 
 
 def _layer_norm(call: Call) -> Issued:
@@ -114,10 +116,10 @@ def _layer_norm_gradient(call: Call) -> Issued:
     return Issued(cycles=_ROW_GRADIENT_CYCLES * mean.numel + _NORMED_GRADIENT_CYCLES * source.numel)
 
 
-def _batch_norm(call: Call) -> Issued:
+def _batch_norm(call: Call) -> Issued | None:
     images = call.inputs[0]
     if not has_running_statistics(call.op, call.attributes) or len(images.shape) < LEAST_IMAGE_DIMS:
-        return NOT_ISSUED
+        return None
     planes = images.shape[0] * images.shape[1]
     element_cycles = _PLANE_ELEMENT_CYCLES.get(images.itemsize_bytes, 0.0)
     cycles = np.maximum(_LEAST_PLANE_CYCLES * planes, _PLANE_CYCLES * planes + element_cycles * images.numel)
@@ -126,7 +128,8 @@ def _batch_norm(call: Call) -> Issued:
 
 def _max_pool(call: Call) -> Issued:
     kernel_size = call.attributes["kernel_size"]
-    window = kernel_size**2 if isinstance(kernel_size, int | float) else np.prod(kernel_size)
+    lengths = (kernel_size,) if isinstance(kernel_size, int | float) else kernel_size
+    window = math.prod(lengths) if len(lengths) > 1 else lengths[0] ** 2
     return Issued(nchw_cycles=(_POOLED_CYCLES + _WINDOW_CYCLES * window) * call.outputs[0].numel)
 
 
@@ -147,14 +150,16 @@ def _embedding_bag(call: Call) -> Issued:
     return Issued(cycles=_BAGGED_CYCLES * indices.numel * table.shape[-1])
 
 
-def _sum_of_rows(call: Call) -> Issued:
+def _sum_of_rows(call: Call) -> Issued | None:
     source, result = call.inputs[0], call.outputs[0]
-    if not result.shape or np.any(source.shape[0] != result.shape[0]):  # the sum of columns, or of everything
-        return NOT_ISSUED
-    return Issued(cycles=_SUM_CYCLES * result.numel + _SUMMED_CYCLES * source.numel)
+    kept = [*result.shape]
+    while kept and np.all(np.asarray(kept[-1]) == 1):
+        kept.pop()
+    is_of_rows = bool(kept) and all(np.all(a == b) for a, b in zip(source.shape, kept, strict=False))
+    return Issued(cycles=_SUM_CYCLES * result.numel + _SUMMED_CYCLES * source.numel) if is_of_rows else None
 
 
-_BY_OP: Mapping[str, Callable[[Call], Issued]] = {
+_BY_OP: Mapping[str, Callable[[Call], Issued | None]] = {
     "aten.clone": _strided_copy,
     "aten.pixel_shuffle": _strided_copy,
     "aten.native_layer_norm": _layer_norm,
@@ -162,7 +167,7 @@ _BY_OP: Mapping[str, Callable[[Call], Issued]] = {
     **dict.fromkeys(
         aten(
             "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_no_update "
-            "cudnn_batch_norm"
+            "_native_batch_norm_legit_functional _batch_norm_impl_index"
         ),
         _batch_norm,
     ),

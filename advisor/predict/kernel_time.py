@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 
 import numpy as np
 
+from advisor.predict.issued import TRANSPOSED_CYCLES
 from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector")
@@ -33,6 +34,8 @@ _SMALL_PIECE_COST = 1.2
 """Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization."""
 _SPLIT_DEPTH = 512.0
 """Depth of a split-K slice (cuBLAS). A piece is either such a slice or a tile of a quarter of the size."""
+_HALF_BYTES = 2.0
+"""Bytes of an element of an image that a GPU transposes for tensor cores."""
 _PRACTICALLY_INFINITE = 1e9
 """A dimension long enough to make padding to whole tiles negligible."""
 
@@ -73,6 +76,8 @@ class Kernels:
     """Index of `PARTS`."""
     calls: Annotated[FloatArray, _Term("kernel")]
     can_winograd: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
+    is_untiled: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
+    """Torch has a kernel of its own without tiles, with `issue_cycles`, on GPUs with `Rates.issue_cycle_s`."""
     flops: _Work
     flop_ratio: _Ratio
     """Slowdown of a FLOP relative to a matmul or an addition."""
@@ -108,9 +113,9 @@ class Kernels:
     transposed_bytes: _Work
     """Bytes of images that a library may transpose."""
     always_transposed_bytes: _Work
-    """Bytes of other images, which it always transposes."""
+    """Bytes of other images, which cuDNN always transposes for tensor cores."""
     biased_bytes: _Work
-    """Bytes of results to which a bias is added."""
+    """Bytes of results to which a CPU adds a bias."""
     repacked_bytes: _Work
     """Bytes of parameters that a library may repack at every call."""
     mapped_bytes: _Work
@@ -264,9 +269,9 @@ class Rates:
     reread_ratio: FloatArray
     """Share of `Kernels.reread_bytes` that is read a second time."""
     transposed_ratio: FloatArray
-    """Share of `Kernels.transposed_bytes` that is transposed, in copies of the same bytes."""
-    transposition_ratio: FloatArray
-    """Time of a transposition relative to a copy; 0 if the library takes the images as they are."""
+    """Share of `Kernels.transposed_bytes` that is transposed."""
+    always_transposed_ratio: FloatArray
+    """Share of `Kernels.always_transposed_bytes` that is transposed."""
     bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
     cast_ratio: FloatArray
@@ -295,6 +300,9 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """Return the time of every kernel: a roofline in which compute and memory overlap in part, plus launch overhead."""
     is_product = kernels.m.min(axis=-1) < _PRACTICALLY_INFINITE
     reached_ratio = _of_chosen(utilisation, is_product, kernels, rates, otherwise=1.0)
+    is_untiled = kernels.is_untiled[..., np.newaxis] & (rates.issue_cycle_s > 0)
+    if kernels.is_untiled.any():
+        reached_ratio = np.where(is_untiled, 1.0, reached_ratio)
     compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * reached_ratio)
     if kernels.can_winograd.any():
         compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
@@ -302,13 +310,15 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         cycles = kernels.scalar_cycles + kernels.strided_numel * rates.strided_cycles
         compute_s = compute_s + cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
     if kernels.direct_flops.any():
-        compute_s = np.maximum(compute_s, kernels.direct_flops / rates.direct_flops_per_s)
+        direct_s = kernels.direct_flops / rates.direct_flops_per_s
+        compute_s = np.maximum(compute_s, np.where(is_untiled, 0.0, direct_s))
     memory_s = np.maximum(_memory_s(kernels, rates), kernels.sequential_loads * LOAD_S)
     if kernels.issue_cycles.any():
         issue_s = kernels.issue_cycles * rates.issue_cycle_s / np.maximum(rates.core_count, 1.0)
         memory_s = np.maximum(memory_s, issue_s)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
+    memory_s = memory_s + _added_s(kernels, rates)
     launch_s = kernels.launches * rates.launch_s
     if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
@@ -371,7 +381,7 @@ def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
-    """Return the time to move a kernel's bytes, from the last-level cache as far as they are still in it.
+    """Return the time to move a kernel's own bytes, from the last-level cache as far as they are still in it.
 
     The cache holds the share of the operator's data that fits, and the share of all parameters that fits. A matmul of
     at most one tile of rows streams its parameters once, like a long copy.
@@ -381,7 +391,7 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     kept_data = np.minimum(1.0, kept_bytes / np.maximum(data_bytes, 1.0))
     kept_weights = np.minimum(1.0, kept_bytes / np.maximum(kernels.parameter_bytes, 1.0))
     cached_bytes = kept_data * data_bytes + kept_weights * kernels.weight_bytes
-    moved_bytes = (1 - kept_data) * data_bytes + added_bytes(kernels, rates)
+    moved_bytes = (1 - kept_data) * data_bytes
     once = np.maximum(rates.narrow_bytes_per_s, rates.memory_bytes_per_s)
     weight_bytes_per_s = np.where(kernels.m <= rates.tile_rows, once, rates.memory_bytes_per_s)
     weights_s = (1 - kept_weights) * kernels.weight_bytes / weight_bytes_per_s
@@ -421,12 +431,31 @@ def read_and_written_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
 def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
     """Return the bytes moved beyond an operator's operands: casts, layout copies of images and weights, bias passes."""
     total = rates.cast_ratio * kernels.cast_bytes + 2 * kernels.copied_bytes
-    total = total + 2 * rates.transposed_ratio * kernels.transposed_bytes
-    if kernels.always_transposed_bytes.any():
-        total = total + 2 * rates.transposition_ratio * kernels.always_transposed_bytes
+    total = total + 2 * _transposed_bytes(kernels, rates)
     total = total + 2 * rates.bias_pass_ratio * kernels.biased_bytes
     result: FloatArray = total + 2 * rates.repack_ratio * kernels.repacked_bytes
     return result
+
+
+def _transposed_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
+    total = rates.transposed_ratio * kernels.transposed_bytes
+    if kernels.always_transposed_bytes.any():
+        total = total + rates.always_transposed_ratio * kernels.always_transposed_bytes
+    return total
+
+
+def _added_s(kernels: Kernels, rates: Rates) -> FloatArray:
+    """Return the time of `added_bytes`, which other kernels move before or after.
+
+    A GPU that issues the instructions of a transposition more slowly than its memory moves the bytes takes longer.
+    """
+    seconds: FloatArray = added_bytes(kernels, rates) / rates.memory_bytes_per_s
+    if rates.issue_cycle_s.any() and (kernels.transposed_bytes.any() or kernels.always_transposed_bytes.any()):
+        transposed_bytes = _transposed_bytes(kernels, rates)
+        numel = transposed_bytes / _HALF_BYTES
+        issued_s = numel * TRANSPOSED_CYCLES * rates.issue_cycle_s / np.maximum(rates.core_count, 1.0)
+        seconds = seconds + np.maximum(issued_s - 2 * transposed_bytes / rates.memory_bytes_per_s, 0.0)
+    return seconds
 
 
 def _threads_s(kernels: Kernels, rates: Rates) -> FloatArray:

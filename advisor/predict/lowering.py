@@ -205,6 +205,12 @@ def _row_kernels(
     is_generic_reorder = kind == "cpu" and work.dtype in _HALF_DTYPES
     # Inductor pads such operands (`shape_padding`).
     is_unaligned = kind == "gpu" and row.family == "matmul" and not is_compiled and _has_unaligned_rows(row)
+    # Torch calls cuDNN for depthwise convolutions in 16 bits only (`use_cudnn_depthwise` in ATen's Convolution.cpp).
+    is_by_torch = (
+        kind == "gpu"
+        and not (is_transposed or is_channels_last or row.phase == "backward")
+        and any(product.is_depthwise and not product.is_gradient for product in work.products)
+    )
     has_bias = kind == "cpu" and row.op == "aten.convolution" and len(row.inputs) > 2 and not is_compiled
     read_twice_bytes = program.reread_ratio * work.read_bytes
     moved_bytes = work.compiled_bytes if is_compiled else work.read_bytes + cost.write_bytes
@@ -252,7 +258,7 @@ def _row_kernels(
             is_faster = row.family == "conv" and is_channels_last
             found["library_calls"] = own_launches * (_LAST_LIBRARY_CALLS if is_faster else 1.0)
         if is_transposed and (kind == "cpu" or "depthwise" not in family):
-            is_always = kind == "gpu" and row.family == "conv" and has_window(work.call)
+            is_always = kind == "gpu" and bool(work.products) and has_window(work.call)
             name = "always_transposed_bytes" if is_always else "transposed_bytes"
             found[name] = share_of(work.image_bytes) * (2.0 if is_generic_reorder else 1.0)
         if kind == "cpu" and row.family == "conv" and not is_channels_last:
@@ -273,10 +279,8 @@ def _row_kernels(
             found["blocks"] = np.maximum(result.numel / result.shape[-1], 1.0)
         if product is None:
             return found
-        is_own_kernel = kind == "gpu" and product.is_depthwise and row.phase != "backward"
-        if is_own_kernel and layout == "nchw" and not (is_transposed or is_channels_last):
-            # It has no tiles. Torch calls cuDNN for 16 bits only (`use_cudnn_depthwise` in ATen's Convolution.cpp).
-            return {**found, "issue_cycles": depthwise_cycles(work.call)}
+        if is_by_torch:
+            found |= {"is_untiled": True, "issue_cycles": depthwise_cycles(work.call)}
         # An empty matmul has no FLOP but still one tile.
         found |= {name: np.maximum(getattr(product, name), 1.0) for name in ("groups", "m", "n", "k")}
         found["can_winograd"] = product.can_winograd
@@ -298,7 +302,7 @@ def _row_kernels(
     if kind == "cpu" and row.family == "conv" and work.products:
         unfolding = unfolding_of(work.call)
         kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding, program)]
-    if np.any(program.pass_bytes):
+    if np.any(program.pass_bytes) and not is_by_torch:  # whose kernel adds the bias itself
         passes = {"data_bytes": program.pass_bytes, "issue_cycles": program.pass_cycles}
         kernels.append({**of_row, "family": "pointwise", "unit": "vector", **passes})
     if kind == "cpu" and np.any(cast_bytes):

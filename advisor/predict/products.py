@@ -261,6 +261,9 @@ def _weight_direct_ratio(
     return math.sqrt(_DIRECT_GROUP_CHANNELS / group_channels)
 
 
+_PICTURE_CHANNELS = 3
+
+
 def _is_one(length: Number) -> bool:
     return isinstance(length, (int, float)) and length == 1
 
@@ -313,9 +316,13 @@ def is_dense(attributes: Mapping[str, Attribute]) -> bool:
 
 
 def has_window(call: Call) -> bool:
-    """Return whether a convolution, or its gradient, reads more than one pixel for each of its result."""
-    weight = call.inputs[2 if "backward" in call.op else 1]
-    return math.prod(map(fixed, weight.shape[2:])) > 1
+    """Return whether a convolution, or its gradient, reads several pixels of more than three channels for each result.
+
+    For images with three channels cuDNN mostly has kernels outside tensor cores, which take NCHW
+    (`implicit_convolve_sgemm`, `precomputed_convolve_sgemm` on an H200).
+    """
+    channels, *window = map(fixed, call.inputs[2 if "backward" in call.op else 1].shape[1:])
+    return channels > _PICTURE_CHANNELS and math.prod(window) > 1
 
 
 def same_size(source: Tensor, result: Tensor) -> bool:

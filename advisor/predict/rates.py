@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
-from advisor.predict.issued import TRANSPOSED_CYCLES
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
@@ -26,8 +25,8 @@ _JOIN_EXPONENT = 0.5
 out is predicted better with 0.45 than with 0.7, and as a whole no better with a tree (docs/experiments.md). No measured
 CPU has more than 14 cores."""
 _FP32_UNITS = frozenset({"fp32", "vector"})
-_COPIED_BYTES = 4.0
-"""Bytes read and written for each element of a 16-bit image that is transposed."""
+_USUAL_CLOCK_RATIO = 1.12
+"""Clock under load of a GPU that exceeds its rated clock, relative to that: the prior of `Efficiency.clock_ratio`."""
 _CACHE_PER_MEMORY = 3.0
 """Assumed bandwidth of the last-level cache relative to memory if none is known: V100 and A100 in published
 microbenchmarks."""
@@ -150,7 +149,7 @@ def issue_cycle_s(device: Device, efficiency: Efficiency) -> float:
     """Return the time of a cycle of a GPU's core; 0 on CPUs, and on GPUs whose libraries have other kernels."""
     if device.kind == "cpu" or device.vendor != "NVIDIA":
         return 0.0
-    return 1 / (device.clock_hz * _clock_ratio(device, efficiency, used="vector"))
+    return 1 / (device.clock_hz * (_USUAL_CLOCK_RATIO if device.exceeds_rated_clock else 1.0))
 
 
 def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
@@ -182,23 +181,18 @@ def winograd_speedup(device: Device, efficiency: Efficiency, *, unit: str) -> fl
 
 
 def transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """Return the share of the images in `Kernels.transposed_bytes` that is transposed, in the time of a copy."""
-    return efficiency.nchw_transposed_ratio * transposition_ratio(device, efficiency, unit=unit)
-
-
-def transposition_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """Return the time in which an image is transposed to channels-last, relative to a copy; 0 if it never is.
+    """Return the share of `Kernels.transposed_bytes` that is transposed to channels-last and back.
 
     Tensor cores need channels-last images, and so does oneDNN on CPUs. A GPU that computes in fp32 uses NCHW directly.
-    A GPU whose cores issue the instructions more slowly than its memory moves the bytes takes longer than for a copy.
     """
-    if device.kind == "cpu":
-        return 1.0
-    if used_unit(device, unit) in _FP32_UNITS:
-        return 0.0
-    issued_s = TRANSPOSED_CYCLES * issue_cycle_s(device, efficiency) / max(device.core_count, 1.0)
-    copied_s = _COPIED_BYTES / sustained_bytes_per_s(device, efficiency)
-    return max(1.0, issued_s / copied_s)
+    is_taken_as_is = device.kind == "gpu" and used_unit(device, unit) in _FP32_UNITS
+    return 0.0 if is_taken_as_is else efficiency.nchw_transposed_ratio
+
+
+def always_transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """Return the share of `Kernels.always_transposed_bytes` that is transposed: all by cuDNN for tensor cores."""
+    share = transposed_ratio(device, efficiency, unit=unit)
+    return 1.0 if share and device.vendor == "NVIDIA" else share
 
 
 def strided_cycles(device: Device, efficiency: Efficiency, *, unit: str) -> float:
@@ -242,7 +236,7 @@ _UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "flops_per_s": sustained_flops_per_s,
     "most_flops_per_s": most_flops_per_s,
     "transposed_ratio": transposed_ratio,
-    "transposition_ratio": transposition_ratio,
+    "always_transposed_ratio": always_transposed_ratio,
     "winograd_speedup": winograd_speedup,
     "strided_cycles": strided_cycles,
 }

@@ -44,7 +44,7 @@ def rates(**changes: Any) -> Rates:
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0,
         "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0,
         "library_s": 0.0, "cycle_s": 0.0, "strided_cycles": 0.0, "page_s": 0.0,
-        "issue_cycle_s": 0.0, "transposition_ratio": 0.0,
+        "issue_cycle_s": 0.0, "always_transposed_ratio": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -141,7 +141,7 @@ def test_a_function_computes_as_much_longer_as_its_flop_take() -> None:
 def test_every_term_of_a_call_changes_its_time(name: str) -> None:
     """A product of 128 or more in each dimension, whose work is small: a length of 1 and any other 1e12 differ."""
     ratios = (
-        *("reread_ratio", "transposed_ratio", "transposition_ratio", "bias_pass_ratio", "repack_ratio"),
+        *("reread_ratio", "transposed_ratio", "always_transposed_ratio", "bias_pass_ratio", "repack_ratio"),
         *("cast_ratio", "cache_kept_ratio"),
     )
     seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "cycle_s": 1.0, "strided_cycles": 1.0, "page_s": 1.0}
@@ -313,7 +313,7 @@ def test_a_parameter_is_in_the_cache_as_far_as_all_of_them_fit() -> None:
     [
         ("cast_bytes", "cast_ratio", 0.25),  # a quarter of 100 bytes at 100 byte/s
         ("transposed_bytes", "transposed_ratio", 0.5),  # read and written
-        ("always_transposed_bytes", "transposition_ratio", 0.5),  # the same
+        ("always_transposed_bytes", "always_transposed_ratio", 0.5),  # the same
         ("biased_bytes", "bias_pass_ratio", 0.5),  # read and written again
         ("repacked_bytes", "repack_ratio", 0.5),  # the same
     ],
@@ -326,6 +326,27 @@ def test_casts_transposes_biases_and_repacked_weights_move_their_share_through_m
     assert memory_s(plain, rates(**{ratio: 0.25})) == pytest.approx(seconds)
     cached = rates(**{ratio: 0.25, "cache_bytes": 1e9, "cache_kept_ratio": 1.0})
     assert memory_s(plain, cached) == pytest.approx(seconds)
+
+
+def test_a_transposition_takes_the_cycles_of_its_instructions_where_memory_is_faster() -> None:
+    # 50 halves take 22.5 cycles on 4 cores, and 200 bytes 2 seconds at 100 byte/s.
+    plain = moving(always_transposed_bytes=100.0)
+    assert memory_s(plain, rates(always_transposed_ratio=1.0, issue_cycle_s=0.1)) == pytest.approx(2.0)
+    assert memory_s(plain, rates(always_transposed_ratio=1.0, issue_cycle_s=1.0)) == pytest.approx(22.5 / 4)
+
+
+def test_casts_are_not_hidden_behind_the_instructions_of_another_kernel() -> None:
+    work = replace(moving(data_bytes=100.0, cast_bytes=100.0), issue_cycles=np.array([[40.0]]))
+    assert memory_s(work, rates(issue_cycle_s=1.0)) == pytest.approx(10.0 + 1.0)
+
+
+def test_a_kernel_without_tiles_computes_at_its_rate_where_instructions_limit_it() -> None:
+    """Elsewhere another library's kernel runs, with tiles and perhaps direct."""
+    ramps = {"edge_ramp": 128.0, "direct_flops_per_s": 1.0}
+    work = replace(product(m=128, n=128), is_untiled=np.array([True]), direct_flops=np.array([[1e9]]))
+    by_torch = kernel_times(work, rates(issue_cycle_s=1e-9, **ramps)).compute_s.item()
+    assert by_torch == pytest.approx(work.flops.item() / 100)
+    assert kernel_times(work, rates(**ramps)).compute_s.item() == 1e9
 
 
 def test_launches_add_to_the_roofline() -> None:
@@ -360,7 +381,7 @@ A_RATE = st.builds(
     cache_kept_ratio=RATIO,
     cast_ratio=RATIO,
     transposed_ratio=RATIO,
-    transposition_ratio=RATIO,
+    always_transposed_ratio=RATIO,
     bias_pass_ratio=RATIO,
     repack_ratio=RATIO,
     launch_s=RATIO,

@@ -203,7 +203,8 @@ def test_images_may_be_transposed_for_convolutions_in_half(precision: Precision,
 
 
 def test_images_of_a_kernel_with_a_window_are_always_transposed_on_a_gpu() -> None:
-    toy = workload(conv_row(size=3))
+    toy = workload(conv_row(inputs=4, size=3))
+    assert lowered(workload(conv_row(size=3)), precision="fp16").transposed_bytes.any()  # pictures of three channels
     kernels = lowered(toy, precision="fp16")
     assert not kernels.transposed_bytes.any()
     assert kernels.always_transposed_bytes.any()
@@ -442,9 +443,10 @@ def test_a_depthwise_convolution_runs_as_its_images_come() -> None:
     in_nchw = lowered(workload(plain), precision="fp16")
     assert in_nchw.direct_flops == pytest.approx(0.7 * in_nchw.flops)
     # In fp32 it is torch's own, which has no tiles.
-    by_torch = lowered(workload(plain))
-    assert by_torch.issue_cycles.tolist() == [pytest.approx([400 * 6.99, 1600 * 6.99])]
-    assert (by_torch.m > 1e6).all()
+    by_torch = lowered(workload(conv_row(inputs=4, outputs=4, groups=4, size=7, bias=True)))
+    assert by_torch.issue_cycles.tolist() == [pytest.approx([400 * 6.99, 1600 * 6.99])]  # with the bias
+    assert by_torch.is_untiled.all()
+    assert not in_nchw.is_untiled.any()
     assert not lowered(workload(plain), layout="nhwc").direct_flops.any()
     assert not lowered(workload(channels_last)).direct_flops.any()
 

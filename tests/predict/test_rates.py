@@ -7,6 +7,7 @@ import pytest
 
 from advisor.predict.kernel_time import UNITS, Rates
 from advisor.predict.rates import (
+    always_transposed_ratio,
     join_s,
     launch_s,
     rate_table,
@@ -159,9 +160,9 @@ def test_a_gpu_transposes_images_for_tensor_cores_alone() -> None:
     with_cores = device(peak_flops_per_s={"fp32": 1e13, "vector": 1e13, "fp16": 1e14})
     assert transposed_ratio(with_cores, fit, unit="fp16") == 0.25
     assert transposed_ratio(with_cores, fit, unit="fp32") == 0.0
-    # 0.45 cycles an element at 1 GHz on 10 cores, 4 bytes at 1 TB/s
-    fast = replace(with_cores, vendor="NVIDIA", clock_hz=1e9, core_count=10.0, memory_bytes_per_s=1e12)
-    assert transposed_ratio(fast, fit, unit="fp16") == pytest.approx(0.25 * 0.45e-10 / 4e-12)
+    nvidia, amd = (replace(with_cores, vendor=vendor) for vendor in ("NVIDIA", "AMD"))
+    assert [always_transposed_ratio(one, fit, unit="fp16") for one in (nvidia, amd)] == [1.0, 0.25]
+    assert always_transposed_ratio(nvidia, fit, unit="fp32") == 0.0
     assert transposed_ratio(device(peak_flops_per_s={"fp32": 1e13, "vector": 1e13}), fit, unit="fp16") == 0.0
 
 
