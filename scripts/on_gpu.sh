@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures this machine's GPU in under eight minutes: calibrates it, checks the commands that use it, times 40 models.
 #
-#     scripts/on_gpu.sh [--seconds 420] [--out DIR] [--wheels DIR] [--cpu]
+#     scripts/on_gpu.sh [--seconds 420] [--out DIR] [--wheels DIR] [--cpu] [--only-steps]
 #
 # Needs Python with torch >= 2.6 for the GPU (CUDA or ROCm); $PYTHON names it (default: python3). Everything else is
 # installed into .venv-gpu in the project's folder ($VENV names another one): from the index, or with --wheels from a
