@@ -110,7 +110,7 @@ LARGE: Mapping[str, int] = {
     "timm:vgg16@224": 32,
 }
 BATCH_BYTES, MOST_SCALE = 8 * 2**30, 8
-"""The batch sizes above are for a GPU with this much memory; a larger one takes up to eight times as much work.
+"""The batch sizes above are for a GPU with this much memory; on a larger one they are up to eight times as large.
 
 With the batches as they stand, kernels filled 85 % and more of the step in 13 of 67 steps of an H100.
 """

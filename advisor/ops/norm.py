@@ -4,12 +4,20 @@ The five are sum, sum of squares, subtract, scale, shift (fvcore/nn/jit_handles.
 Input and gradient are counted as read once; a device with too small a cache reads them again.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from advisor.ops.registry import Call, Number, aten, larger, streaming
 
 _FLOPS_WITH_STATISTICS = 5
 _FLOPS_WITH_RUNNING_STATISTICS = 2
 _BATCH_NORM_FLOPS = {True: _FLOPS_WITH_STATISTICS, False: _FLOPS_WITH_RUNNING_STATISTICS}
 """FLOP per element, by the argument that says whether to train; without it, statistics are always computed."""
+
+
+def has_running_statistics(op: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether a batch norm uses running statistics, which makes it a single pointwise pass."""
+    return op.endswith(("_no_training", "_no_update")) or attributes.get("training") is False
 
 
 def _batch_norm_flops(call: Call) -> Number:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
+from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
-from advisor.predict.issued import BROADCAST_CYCLES, LEAST_IMAGE_DIMS, has_running_statistics, issued_of
+from advisor.predict.issued import BROADCAST_CYCLES, LEAST_IMAGE_DIMS, issued_of
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
@@ -97,7 +98,7 @@ Measured by `scripts/measure_functions.py` in fp32 on a Zen 4, torch 2.13; bf16,
 FUSED_FLOP_RATIO = 0.1
 """Time of an operator whose operands are in registers, relative to an eager addition: only its FLOP, a tenth of the
 cycles (`streaming_compute_ratio`)."""
-_UNBIASED_INPUTS = 2
+UNBIASED_INPUTS = 2
 """Operands of a convolution without a bias: image and weight."""
 _ENCODER_LAYER_CYCLES = 10.0
 """Cycles of a GPU's core for each feature of a token in the elementwise kernels of an encoder layer: 10 in AMP and 11
@@ -235,7 +236,7 @@ def _gpu_convolution(call: Call, itemsize_bytes: float) -> Program:
 
     Its launch is counted with that of the convolution.
     """
-    if len(call.inputs) == _UNBIASED_INPUTS:
+    if len(call.inputs) == UNBIASED_INPUTS:
         return _ONE_KERNEL
     numel = call.outputs[0].numel
     return Program(pass_bytes=2 * numel * itemsize_bytes, pass_cycles=BROADCAST_CYCLES * numel)

@@ -9,10 +9,10 @@ seconds of a kernel x 132 cores x 1.98 GHz / elements; torch.profiler's names te
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, aten, formula_of
 
 BROADCAST_CYCLES = 0.8
@@ -28,7 +28,8 @@ _STRIDED_CYCLES: Mapping[float, float] = {2.0: 0.64, 4.0: 1.0}
 """For each element of a copy into contiguous memory, keyed by its bytes: 0.62 to 0.72 in 16 bits, 0.93 to 1.2 in fp32
 (4 nets). All clones count as such, as nearly all of them are in nets."""
 _FUNCTION_CYCLES: Mapping[str, float] = {"aten.gelu": 0.33, "aten.gelu_backward": 0.455}
-"""For each element of a function in 16 bits (10 and 9 nets). A ReLU takes 0.26, the memory's time."""
+"""For each element of a function in 16 bits (10 and 9 nets). A ReLU takes 0.26, which is the time
+of its memory accesses."""
 _ROW_CYCLES, _NORMED_CYCLES = 344.0, 0.52
 """For each row of a layer norm and each element in it: 3.0 an element on average in ConvNeXt, whose rows have 96 to 768
 elements, 0.95 to 1.03 in rows of 768 and 1,024 (10 nets)."""
@@ -47,7 +48,7 @@ _DEPTHWISE_CYCLES, _TAP_CYCLES = 1.6, 0.11
 """For each result of a depthwise convolution in fp32 and each element of its kernel: 2.6 for 3 x 3, 4.3 for 5 x 5
 (5 nets)."""
 _INDEXED_CYCLES, _ADDED_CYCLES, _BAGGED_CYCLES = 1.1, 2.0, 0.56
-"""For each element that is read at an index, that is added at an index, and of a bag's sum (one net each)."""
+"""For each element read at an index, added at an index, and summed in an embedding bag (one net each)."""
 _SUM_CYCLES, _SUMMED_CYCLES = 50.0, 0.2
 """For each sum or mean over the last dimensions and each of its elements: 1.29 an element in planes of 7 x 7 (14
 nets)."""
@@ -83,11 +84,6 @@ def depthwise_cycles(call: Call) -> Number:
     """Return the cycles of a depthwise convolution of NCHW images in fp32, for which torch has a kernel of its own."""
     taps = math.prod(call.inputs[1].shape[2:])
     return (_DEPTHWISE_CYCLES + _TAP_CYCLES * taps) * call.outputs[0].numel
-
-
-def has_running_statistics(op: str, attributes: Mapping[str, Any]) -> bool:
-    """Return whether a batch norm uses running statistics, which makes it a single pointwise pass."""
-    return op.endswith(("_no_training", "_no_update")) or attributes.get("training") is False
 
 
 def _pointwise(call: Call) -> Issued | None:

@@ -77,7 +77,7 @@ class Kernels:
     calls: Annotated[FloatArray, _Term("kernel")]
     can_winograd: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
     is_untiled: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
-    """Torch has a kernel of its own without tiles, with `issue_cycles`, on GPUs with `Rates.issue_cycle_s`."""
+    """Where `Rates.issue_cycle_s` is not 0, torch runs a kernel of its own, which has no tiles."""
     flops: _Work
     flop_ratio: _Ratio
     """Slowdown of a FLOP relative to a matmul or an addition."""
@@ -300,9 +300,6 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """Return the time of every kernel: a roofline in which compute and memory overlap in part, plus launch overhead."""
     is_product = kernels.m.min(axis=-1) < _PRACTICALLY_INFINITE
     reached_ratio = _of_chosen(utilisation, is_product, kernels, rates, otherwise=1.0)
-    is_untiled = kernels.is_untiled[..., np.newaxis] & (rates.issue_cycle_s > 0)
-    if kernels.is_untiled.any():
-        reached_ratio = np.where(is_untiled, 1.0, reached_ratio)
     compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * reached_ratio)
     if kernels.can_winograd.any():
         compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
@@ -310,8 +307,10 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         cycles = kernels.scalar_cycles + kernels.strided_numel * rates.strided_cycles
         compute_s = compute_s + cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
     if kernels.direct_flops.any():
-        direct_s = kernels.direct_flops / rates.direct_flops_per_s
-        compute_s = np.maximum(compute_s, np.where(is_untiled, 0.0, direct_s))
+        compute_s = np.maximum(compute_s, kernels.direct_flops / rates.direct_flops_per_s)
+    if kernels.is_untiled.any():
+        is_untiled = kernels.is_untiled[..., np.newaxis] & (rates.issue_cycle_s > 0)
+        compute_s = np.where(is_untiled, kernels.flops * kernels.flop_ratio / rates.flops_per_s, compute_s)
     memory_s = np.maximum(_memory_s(kernels, rates), kernels.sequential_loads * LOAD_S)
     if kernels.issue_cycles.any():
         issue_s = kernels.issue_cycles * rates.issue_cycle_s / np.maximum(rates.core_count, 1.0)

@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 
 from advisor.ops.attention import FAST_PATHS
+from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number
 from advisor.predict.blocks import part_of
 from advisor.predict.composite_kernels import (
     FUSED_FLOP_RATIO,
     PRODUCT_CALL_CYCLES,
+    UNBIASED_INPUTS,
     Program,
     program_of,
 )
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
-from advisor.predict.issued import depthwise_cycles, has_running_statistics
+from advisor.predict.issued import depthwise_cycles
 from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import MATRIX_FAMILIES, Width, computed_width, computing_family, unit_of, width_of
 from advisor.predict.products import Product, has_window
@@ -211,7 +213,7 @@ def _row_kernels(
         and not (is_transposed or is_channels_last or row.phase == "backward")
         and any(product.is_depthwise and not product.is_gradient for product in work.products)
     )
-    has_bias = kind == "cpu" and row.op == "aten.convolution" and len(row.inputs) > 2 and not is_compiled
+    has_bias = kind == "cpu" and row.op == "aten.convolution" and len(row.inputs) > UNBIASED_INPUTS and not is_compiled
     read_twice_bytes = program.reread_ratio * work.read_bytes
     moved_bytes = work.compiled_bytes if is_compiled else work.read_bytes + cost.write_bytes
     moved_bytes = moved_bytes + program.extra_bytes + read_twice_bytes
@@ -302,7 +304,7 @@ def _row_kernels(
     if kind == "cpu" and row.family == "conv" and work.products:
         unfolding = unfolding_of(work.call)
         kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding, program)]
-    if np.any(program.pass_bytes) and not is_by_torch:  # whose kernel adds the bias itself
+    if np.any(program.pass_bytes) and not is_by_torch:  # torch's own kernel adds the bias itself
         passes = {"data_bytes": program.pass_bytes, "issue_cycles": program.pass_cycles}
         kernels.append({**of_row, "family": "pointwise", "unit": "vector", **passes})
     if kind == "cpu" and np.any(cast_bytes):

@@ -261,7 +261,7 @@ def _weight_direct_ratio(
     return math.sqrt(_DIRECT_GROUP_CHANNELS / group_channels)
 
 
-_PICTURE_CHANNELS = 3
+_RGB_CHANNELS = 3
 
 
 def _is_one(length: Number) -> bool:
@@ -322,7 +322,7 @@ def has_window(call: Call) -> bool:
     (`implicit_convolve_sgemm`, `precomputed_convolve_sgemm` on an H200).
     """
     channels, *window = map(fixed, call.inputs[2 if "backward" in call.op else 1].shape[1:])
-    return channels > _PICTURE_CHANNELS and math.prod(window) > 1
+    return channels > _RGB_CHANNELS and math.prod(window) > 1
 
 
 def same_size(source: Tensor, result: Tensor) -> bool:

@@ -273,7 +273,8 @@ class Efficiency:
 
     Bytes:
     - `nchw_transposed_ratio`: share of a convolution's images that is transposed and back for tensor cores or a CPU
-      library, if the model keeps NCHW; on NVIDIA's GPUs of 1 x 1 kernels and pictures, as all others are
+      library, if the model keeps NCHW. On NVIDIA's GPUs it holds for 1 x 1 kernels and for images of up to three
+      channels; cuDNN always transposes the images of other kernels
     - `bias_pass_ratio`: share of a convolution's output that a CPU reads and writes again to add the bias
     - `repack_ratio`: share of a convolution's parameters that a CPU library reorders in every call, with one more read
       and write
