@@ -177,8 +177,6 @@ def template_of(kind: DeviceKind) -> Efficiency:
         tile_rows=rows,
         tile_columns=columns,
         wave_ratio=1.0,  # of CPUs: all cores wait for the last one
-        # A CPU reads and writes the result once more; a GPU has a kernel of its own for the bias.
-        bias_pass_ratio=1.0 if kind == "cpu" else 0.0,
         date="",
         source="",
     )

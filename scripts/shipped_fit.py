@@ -20,7 +20,8 @@ GRADIENT_OF: Mapping[str, str] = {
 }  # fmt: skip
 """The forward family of each gradient family: its products have the same size, so their rates are proportional."""
 _ELEMENTWISE = (
-    "pointwise", "creation", "reduction", "random", "loss", "scan", "gather", "embedding", "sort", "fft", "linalg",
+    "pointwise", "cast", "creation", "reduction", "random", "loss", "scan", "gather", "embedding", "sort", "fft",
+    "linalg",
 )  # fmt: skip
 _NORMS = ("norm", "norm_backward", "softmax")
 _WEIGHT_GRADIENTS = ("conv_backward", "conv_grouped_backward")
@@ -29,7 +30,9 @@ TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
         "memory_ratio": {
             **dict.fromkeys(set(COMPUTING) - {*_WEIGHT_GRADIENTS}, "products"),
             **dict.fromkeys(_WEIGHT_GRADIENTS, "conv_backward"),
-            **dict.fromkeys((*_ELEMENTWISE, "norm_running", "norm_generated", "pool"), "elementwise"),
+            **dict.fromkeys(
+                (*_ELEMENTWISE, "norm_running", "norm_generated", "pool", "pool_backward", "optimizer"), "elementwise"
+            ),
             **dict.fromkeys(_NORMS, "norm"),
         },
         "compute_ratio": {"rnn": "matmul"},

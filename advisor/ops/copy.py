@@ -4,7 +4,7 @@ from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _COPIES = """
     clone contiguous _to_copy to lift_fresh_copy cat concat concatenate stack hstack vstack dstack
-    repeat repeat_interleave tile flip fliplr flipud roll rot90 tril triu block_diag meshgrid
+    repeat repeat_interleave tile flip fliplr flipud rot90 tril triu block_diag meshgrid
     pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _pin_memory
     constant_pad_nd pad reflection_pad1d reflection_pad2d reflection_pad3d
     replication_pad1d replication_pad2d replication_pad3d
@@ -56,6 +56,7 @@ _BOOKKEEPING = (
 # Views reinterpret the same memory.
 formula(*aten(_VIEWS), *_BOOKKEEPING, family="view")(lambda call: Cost())
 streaming(*aten(_COPIES), family="copy", fusable=True, flops=0)
+streaming("aten.roll", family="copy", fusable=True, flops=0, attributes=("dims",))
 # Several elements of a gradient may be summed into one: 1 addition per element.
 streaming(*aten(_ADDING_BACKWARDS), family="copy", fusable=True, flops=1, per=0)
 

@@ -11,7 +11,13 @@ from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
-from advisor.predict.issued import BROADCAST_CYCLES, LEAST_IMAGE_DIMS, issued_of
+from advisor.predict.issued import (
+    BROADCAST_CYCLES,
+    LEAST_IMAGE_DIMS,
+    TRANSPOSED_ELEMENT_CYCLES,
+    issued_of,
+    rolled_dimensions,
+)
 from advisor.predict.kernel_time import STRIDED_COPY_CYCLES
 from advisor.predict.products import recurrent_steps
 from advisor.records.device import DeviceKind
@@ -35,6 +41,8 @@ class Program:
     """Loads that each thread makes in sequence in NCHW."""
     nchw_copied_bytes: Number = 0.0
     """Bytes of operands that it copies to another layout if the images are in NCHW."""
+    nchw_copied_cycles: Number = 0.0
+    """Cycles in which a GPU's cores issue the instructions of these copies."""
     nhwc_copied_bytes: Number = 0.0
     """The same, channels-last."""
     flop_ratio: Number = 1.0
@@ -171,7 +179,8 @@ def _after_copies(lowering: _Lowering) -> _Lowering:
         if MADE_CONTIGUOUS not in call.attributes:
             return program
         copied_numel = call.attributes[MADE_CONTIGUOUS] * call.inputs[0].numel
-        return replace(program, nchw_copied_bytes=copied_numel * itemsize_bytes)
+        cycles = TRANSPOSED_ELEMENT_CYCLES.get(itemsize_bytes, 0.0) * copied_numel
+        return replace(program, nchw_copied_bytes=copied_numel * itemsize_bytes, nchw_copied_cycles=cycles)
 
     return with_copies
 
@@ -240,6 +249,12 @@ def _gpu_convolution(call: Call, itemsize_bytes: float) -> Program:
         return _ONE_KERNEL
     numel = call.outputs[0].numel
     return Program(pass_bytes=2 * numel * itemsize_bytes, pass_cycles=BROADCAST_CYCLES * numel)
+
+
+def _gpu_roll(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of a roll: a kernel for each dimension (ATen's TransformationHelper.h: `roll_common`)."""
+    count = rolled_dimensions(call)
+    return Program(launches=count, dispatches=count, extra_bytes=2 * (count - 1) * call.write_bytes)
 
 
 def _gpu_encoder_layer(call: Call, itemsize_bytes: float) -> Program:
@@ -484,6 +499,7 @@ _ON_GPU: Mapping[str, _Lowering] = {
     "attention_backward": _always(Program(launches=3)),  # row sums, gradients, conversion: FlashAttention-2
     "aten.convolution_backward": _convolution_backward,
     "aten.convolution": _gpu_convolution,
+    "aten.roll": _gpu_roll,
     **dict.fromkeys(ENCODER_LAYERS, _gpu_encoder_layer),
     **dict.fromkeys(("rnn", "rnn_backward"), _gpu_rnn),
     "optimizer": _gpu_optimizer,

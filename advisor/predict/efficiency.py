@@ -32,6 +32,7 @@ _STAND_INS: Mapping[str, Sequence[str]] = {
     "attention": ("matmul",),
     VECTOR_ATTENTION: (),
     "rms_norm": ("norm",),
+    "cast": ("pointwise",),
     "rotary": ("pointwise",),
     "gate": ("pointwise",),
     "rnn": ("matmul",),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.ops.norm import has_running_statistics
-from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, aten, formula_of
+from advisor.ops.registry import ITEMSIZE_BYTES, STRIDED, Call, Number, aten, formula_of
 
 BROADCAST_CYCLES = 0.8
 """For each element of a result to which an operand is broadcast, such as a convolution's bias: 0.785 in 16 bits, 0.81
@@ -24,9 +24,18 @@ shows a copy for each convolution (10 nets)."""
 _MIXED_CYCLES = 0.97
 """For each element of a result whose operands have different dtypes, such as a residual in fp32 to which autocast adds
 one in 16 bits: 0.94 to 1.03 (9 nets)."""
-_STRIDED_CYCLES: Mapping[float, float] = {2.0: 0.64, 4.0: 1.0}
-"""For each element of a copy into contiguous memory, keyed by its bytes: 0.62 to 0.72 in 16 bits, 0.93 to 1.2 in fp32
-(4 nets). All clones count as such, as nearly all of them are in nets."""
+_STRIDED_CYCLES: Mapping[float, float] = {2.0: 0.72, 4.0: 1.0}
+"""For each element of a copy that is `STRIDED`, keyed by its bytes: 0.64 to 0.83 in 16 bits, 0.93 to 1.2 in fp32
+(6 nets)."""
+TRANSPOSED_ELEMENT_CYCLES: Mapping[float, float] = {2.0: 1.5, 4.0: 1.8}
+"""For each element of a result whose operands are transposed to each other, keyed by its bytes: 1.5 to 1.6 in 16 bits,
+1.8 to 2.2 in fp32 (additions of LeViT, Mixer and Whisper); the copies of such images before a layer norm take 1.7 to
+1.9. Neighbours among the threads read memory that is apart."""
+_JOINED_CYCLES = 1.0
+"""For each element that is joined to others, where one of them is `STRIDED`: 0.98 to 1.2 in 16 bits and fp32
+(5 nets)."""
+_ROLLED_CYCLES = 1.24
+"""For each element that is rolled and each dimension that it is rolled by (Swin)."""
 _FUNCTION_CYCLES: Mapping[str, float] = {"aten.gelu": 0.33, "aten.gelu_backward": 0.455}
 """For each element of a function in 16 bits (10 and 9 nets). A ReLU takes 0.26, which is the time
 of its memory accesses."""
@@ -76,8 +85,11 @@ def issued_of(call: Call) -> Issued | None:
     if cycles_of is not None:
         return cycles_of(call)
     formula = formula_of(call.op)
-    is_by_element = call.op.startswith("aten.") and "_foreach_" not in call.op
-    return _pointwise(call) if is_by_element and formula is not None and formula.family == "pointwise" else None
+    if formula is None or not call.op.startswith("aten.") or "_foreach_" in call.op:
+        return None
+    if formula.family == "copy" and STRIDED in call.attributes:
+        return _strided_copy(call)
+    return _pointwise(call) if formula.family == "pointwise" else None
 
 
 def depthwise_cycles(call: Call) -> Number:
@@ -88,10 +100,13 @@ def depthwise_cycles(call: Call) -> Number:
 
 def _pointwise(call: Call) -> Issued | None:
     numel = call.outputs[0].numel
-    is_broadcast = sum(operand.numel < numel for operand in call.inputs) > 0
+    strided = call.attributes.get(STRIDED)
+    is_broadcast = (sum(operand.numel < numel for operand in call.inputs) > 0) | (strided is not None)
     is_mixed = len({operand.dtype for operand in call.inputs} & _FLOATS) > 1
     is_half = call.outputs[0].itemsize_bytes == ITEMSIZE_BYTES["float16"]
     other_cycles = _MIXED_CYCLES if is_mixed else _FUNCTION_CYCLES.get(call.op, 0.0) * is_half
+    if strided == "transposed":
+        other_cycles = max(other_cycles, TRANSPOSED_ELEMENT_CYCLES.get(call.outputs[0].itemsize_bytes, 0.0))
     if not other_cycles and not np.any(is_broadcast):
         return None
     return Issued(cycles=np.maximum(BROADCAST_CYCLES * is_broadcast, other_cycles) * numel)
@@ -100,6 +115,20 @@ def _pointwise(call: Call) -> Issued | None:
 def _strided_copy(call: Call) -> Issued:
     result = call.outputs[0]
     return Issued(cycles=_STRIDED_CYCLES.get(result.itemsize_bytes, 0.0) * result.numel)
+
+
+def _join(call: Call) -> Issued | None:
+    return Issued(cycles=_JOINED_CYCLES * call.outputs[0].numel) if STRIDED in call.attributes else None
+
+
+def _roll(call: Call) -> Issued:
+    return Issued(cycles=_ROLLED_CYCLES * rolled_dimensions(call) * call.outputs[0].numel)
+
+
+def rolled_dimensions(call: Call) -> int:
+    """Return how many dimensions a call of `roll` rolls by, each in a kernel of its own; all at once count as one."""
+    dims = call.attributes.get("dims", ())
+    return max(1, len(dims)) if isinstance(dims, tuple) else 1
 
 
 def _layer_norm(call: Call) -> Issued:
@@ -156,7 +185,8 @@ def _sum_of_rows(call: Call) -> Issued | None:
 
 
 _BY_OP: Mapping[str, Callable[[Call], Issued | None]] = {
-    "aten.clone": _strided_copy,
+    **dict.fromkeys(aten("cat stack"), _join),
+    "aten.roll": _roll,
     "aten.pixel_shuffle": _strided_copy,
     "aten.native_layer_norm": _layer_norm,
     "aten.native_layer_norm_backward": _layer_norm_gradient,

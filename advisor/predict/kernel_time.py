@@ -107,15 +107,15 @@ class Kernels:
     """Elements of NCHW images that a CPU's matrix unit writes channels-last, which torch then copies one at a time."""
     serial_cycles: _Work
     """Cycles of code that runs on one core of a CPU."""
-    cast_bytes: _Work
-    copied_bytes: _Work
-    """Bytes of operands that are copied to another layout, weighted by the time of the copy."""
+    passed_bytes: _Work
+    """Bytes that are read and written once more: of operands copied to another layout, weighted by the time of the
+    copy, and of a convolution's result to which a CPU adds a bias."""
+    passed_cycles: _Work
+    """Cycles in which a GPU's cores issue the instructions of these copies, shared by all cores."""
     transposed_bytes: _Work
     """Bytes of images that a library may transpose."""
     always_transposed_bytes: _Work
     """Bytes of other images, which cuDNN always transposes for tensor cores."""
-    biased_bytes: _Work
-    """Bytes of results to which a CPU adds a bias."""
     repacked_bytes: _Work
     """Bytes of parameters that a library may repack at every call."""
     mapped_bytes: _Work
@@ -272,9 +272,7 @@ class Rates:
     """Share of `Kernels.transposed_bytes` that is transposed."""
     always_transposed_ratio: FloatArray
     """Share of `Kernels.always_transposed_bytes` that is transposed."""
-    bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
-    cast_ratio: FloatArray
     cache_kept_ratio: FloatArray
 
     def only(self, chosen: BoolArray) -> "Rates":
@@ -428,11 +426,9 @@ def read_and_written_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
-    """Return the bytes moved beyond an operator's operands: casts, layout copies of images and weights, bias passes."""
-    total = rates.cast_ratio * kernels.cast_bytes + 2 * kernels.copied_bytes
-    total = total + 2 * _transposed_bytes(kernels, rates)
-    total = total + 2 * rates.bias_pass_ratio * kernels.biased_bytes
-    result: FloatArray = total + 2 * rates.repack_ratio * kernels.repacked_bytes
+    """Return the bytes moved beyond an operator's operands: layout copies of images and weights, and bias passes."""
+    passed_bytes = kernels.passed_bytes + _transposed_bytes(kernels, rates)
+    result: FloatArray = 2 * (passed_bytes + rates.repack_ratio * kernels.repacked_bytes)
     return result
 
 
@@ -446,14 +442,16 @@ def _transposed_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
 def _added_s(kernels: Kernels, rates: Rates) -> FloatArray:
     """Return the time of `added_bytes`, which other kernels move before or after.
 
-    A GPU that issues the instructions of a transposition more slowly than its memory moves the bytes takes longer.
+    A GPU that issues the instructions of a copy more slowly than its memory moves the bytes takes longer.
     """
     seconds: FloatArray = added_bytes(kernels, rates) / rates.memory_bytes_per_s
-    if rates.issue_cycle_s.any() and (kernels.transposed_bytes.any() or kernels.always_transposed_bytes.any()):
+    if rates.issue_cycle_s.any():
+        cycle_s = rates.issue_cycle_s / np.maximum(rates.core_count, 1.0)
         transposed_bytes = _transposed_bytes(kernels, rates)
-        numel = transposed_bytes / _HALF_BYTES
-        issued_s = numel * TRANSPOSED_CYCLES * rates.issue_cycle_s / np.maximum(rates.core_count, 1.0)
-        seconds = seconds + np.maximum(issued_s - 2 * transposed_bytes / rates.memory_bytes_per_s, 0.0)
+        transposed_cycles = TRANSPOSED_CYCLES * transposed_bytes / _HALF_BYTES
+        for bytes_, cycles in ((transposed_bytes, transposed_cycles), (kernels.passed_bytes, kernels.passed_cycles)):
+            if cycles.any():
+                seconds = seconds + np.maximum(cycles * cycle_s - 2 * bytes_ / rates.memory_bytes_per_s, 0.0)
     return seconds
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.ops.attention import FAST_PATHS
 from advisor.ops.norm import has_running_statistics
-from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number
+from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number, aten
 from advisor.predict.blocks import part_of
 from advisor.predict.composite_kernels import (
     FUSED_FLOP_RATIO,
@@ -48,6 +48,10 @@ _LAPACK_FLOP_RATIO = 8.0
 (`scripts/nets/operators.py`)."""
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Share of grouped convolutions in the FLOP of all convolutions at which Inductor rates both layouts equal."""
+_LEFT_TO_TORCH = frozenset(aten("_embedding_bag _embedding_bag_forward_only"))
+"""Operators for which Inductor calls torch's kernels (`make_fallback` in torch/_inductor/lowering.py)."""
+_SMALL_CHANNELS = 64
+"""Channels up to which Inductor takes a convolution for small (the same file)."""
 _LEAST_ONEDNN_SIZE = 16**3
 """Size m n k above which torch multiplies 16-bit matrices with oneDNN (ATen/native/mkldnn/Matmul.cpp)."""
 _CHANNEL_BLOCK = 16.0
@@ -64,7 +68,7 @@ _NHWC_COPY_RATIO = 2.0
 """Time of a transposing 16-bit copy relative to a plain copy: measured on 14 nets with group norms, channels-last, on
 an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norms in NCHW take as long as plain copies
 (XCiT and ConvNeXt on two GPUs)."""
-_SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "biased_bytes")
+_SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "passed_bytes")
 """Terms that a convolution on a CPU has with and without oneDNN, which alone reorders images and repacks parameters."""
 _ALIGNED_NUMEL = 8
 """Elements of 16 bits in the 16 bytes that tensor cores' fast kernels load and store at a time."""
@@ -165,11 +169,12 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
     return replace(
         program,
         sequential_loads=0.0,
-        issue_cycles=0.0,
+        issue_cycles=program.issue_cycles if row.op in _LEFT_TO_TORCH else 0.0,
         nchw_issue_cycles=0.0,
         pass_bytes=0.0,
         pass_cycles=0.0,
         nchw_copied_bytes=0.0,
+        nchw_copied_cycles=0.0,
         nhwc_copied_bytes=0.0,
         scalar_cycles=0.0,
         serial_cycles=0.0,
@@ -192,7 +197,7 @@ def _row_kernels(
 ) -> list[dict[str, Any]]:
     """Return the terms of a row's kernels: one per matmul, each with its share of the row's FLOP and bytes.
 
-    On a CPU its casts and the functions inside its matmuls are kernels of their own.
+    Its casts, and on a CPU the functions inside its matmuls, are kernels of their own.
     In a recurrent layer the last matmul is that of the state, which reads its weights at every time step.
     """
     row, cost = work.row, work.cost
@@ -219,7 +224,8 @@ def _row_kernels(
     moved_bytes = moved_bytes + program.extra_bytes + read_twice_bytes
     cast_bytes = work.parameter_cast_bytes if is_compiled else work.cast_bytes
     copied_bytes = program.nchw_copied_bytes if layout == "nchw" else _NHWC_COPY_RATIO * program.nhwc_copied_bytes
-    own_launches = (launches if kind == "cpu" else launches + cast_launches) / len(products)
+    copied_cycles = program.nchw_copied_cycles if layout == "nchw" else 0.0
+    own_launches = launches / len(products)
     of_row = {"row": work.index, "part": part_of(row), "calls": row.count}
 
     def terms(product: Product | None) -> dict[str, Any]:
@@ -243,8 +249,8 @@ def _row_kernels(
             "scalar_cycles": 0.0 if has_vectors else program.scalar_cycles / len(products),
             "serial_cycles": 0.0 if has_vectors else program.serial_cycles / len(products),
             "launches": own_launches,
-            "cast_bytes": 0.0 if kind == "cpu" else share_of(cast_bytes),
-            "copied_bytes": copied_bytes,
+            "passed_bytes": copied_bytes + cost.write_bytes * has_bias,
+            "passed_cycles": copied_cycles,
         }
         if is_unaligned and unit in TENSOR_UNITS:
             found["issue_cycles"] = share_of(cost.flops) / _UNALIGNED_FLOPS_PER_CYCLE
@@ -268,7 +274,6 @@ def _row_kernels(
         if is_half_product and product is not None:
             is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
             found["serial_cycles"] = found["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
-        found["biased_bytes"] = cost.write_bytes * has_bias
         if np.any(repack_count):
             found["repacked_bytes"] = repack_count * found["weight_bytes"]
             if kind == "cpu" and row.family == "conv":
@@ -307,10 +312,12 @@ def _row_kernels(
     if np.any(program.pass_bytes) and not is_by_torch:  # torch's own kernel adds the bias itself
         passes = {"data_bytes": program.pass_bytes, "issue_cycles": program.pass_cycles}
         kernels.append({**of_row, "family": "pointwise", "unit": "vector", **passes})
-    if kind == "cpu" and np.any(cast_bytes):
-        joins = cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * cast_launches)
-        cast = {"family": "pointwise", "unit": "vector", "flops": cast_bytes / _CAST_BYTES, "data_bytes": cast_bytes}
-        kernels.append({**of_row, **cast, "launches": cast_launches, "joins": joins})
+    if np.any(cast_bytes):
+        cast = {"family": "cast", "unit": "vector", "data_bytes": cast_bytes, "launches": cast_launches}
+        if kind == "cpu":  # calibrated with its other elementwise kernels
+            joins = cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * cast_launches)
+            cast |= {"family": "pointwise", "flops": cast_bytes / _CAST_BYTES, "joins": joins}
+        kernels.append({**of_row, **cast})
     if np.any(program.function_flops):
         kernels.append({**of_row, "family": "softmax", "unit": "vector", "flops": program.function_flops})
     return kernels
@@ -366,19 +373,25 @@ def _is_joined(work: RowWork, product: Product | None, *, is_compiled: bool) -> 
 def _converts_layout(counts: RowCounts) -> bool:
     """Return whether torch.compile converts all images to channels-last on a GPU.
 
-    It does not if grouped convolutions, which are slower channels-last, do much of the work. Inductor weighs their FLOP
-    by 1.36 and others by about 0.8; in training a single grouped convolution decides. On CPUs it always converts
+    In inference it weighs the FLOP of grouped convolutions, which are slower channels-last, by 1.36 and of others by
+    about 0.8. In training a single one decides, as does one with a window whose weight has twice as many channels in
+    its second dimension as in its first, or if no convolution has more than 64 channels. On CPUs it always converts
     (torch/_inductor/graph.py, decide_layout_opt).
     """
-    flops, grouped_flops = 0.0, 0.0
-    for work in counts.rows:
-        if work.row.family == "conv":
-            is_grouped = any(np.max(one.groups) > 1 and not one.is_depthwise for one in work.products)
-            own_flops = float(np.ravel(work.cost.flops)[0]) * work.row.count
-            flops += own_flops
-            grouped_flops += own_flops * is_grouped
     is_training = any(work.row.phase == "backward" for work in counts.rows)
-    return grouped_flops <= (0.0 if is_training else _GROUPED_SHARE * flops)
+    flops, grouped_flops, is_any_wide = 0.0, 0.0, False
+    for work in counts.rows:
+        if work.row.op != "aten.convolution":
+            continue
+        own_flops = float(np.ravel(work.cost.flops)[0]) * work.row.count
+        first, second, *window = (float(np.ravel(size)[0]) for size in work.call.inputs[1].shape)
+        is_grouped = any(np.max(one.groups) > 1 and not one.is_depthwise for one in work.products)
+        if is_training and (is_grouped or (2 * first <= second and window[0] > 1)):
+            return False
+        flops += own_flops
+        grouped_flops += own_flops * is_grouped
+        is_any_wide |= max(first, second) > _SMALL_CHANNELS
+    return is_any_wide if is_training else grouped_flops <= _GROUPED_SHARE * flops
 
 
 def _family(row: Row, product: Product | None, *, kind: DeviceKind, is_generated: bool) -> str:

@@ -275,10 +275,8 @@ class Efficiency:
     - `nchw_transposed_ratio`: share of a convolution's images that is transposed and back for tensor cores or a CPU
       library, if the model keeps NCHW. On NVIDIA's GPUs it holds for 1 x 1 kernels and for images of up to three
       channels; cuDNN always transposes the images of other kernels
-    - `bias_pass_ratio`: share of a convolution's output that a CPU reads and writes again to add the bias
     - `repack_ratio`: share of a convolution's parameters that a CPU library reorders in every call, with one more read
       and write
-    - `cast_ratio`: share of autocast's casts that go through memory
     - `cache_kept_ratio`: share of the last-level cache that still holds the output of the previous operator
     - `narrow_product_ratio`: share of a long copy's rate at which a product of at most one tile of rows reads its
       parameters; 0: like other products
@@ -335,9 +333,7 @@ class Efficiency:
     # 2.25: F(2 x 2, 3 x 3), Lavin and Gray 2016
     winograd_speedup: float = fitted(1.0, gpu=Prior(1.6, 1.0, 2.25))
     nchw_transposed_ratio: float = fitted(0.0, gpu=Prior(0.27, 0.02, 1.0), cpu=Prior(0.5, 0.02, 1.0))
-    bias_pass_ratio: float = 0.0
     repack_ratio: float = fitted(0.0, cpu=Prior(0.7, 0.02, 2.0))
-    cast_ratio: float = fitted(1.0, gpu=Prior(0.5, 0.02, 1.0))
     # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; the start lies between that and the
     # start of depthwise gradients.
     direct_ratio: float = fitted(1.0, gpu=Prior(0.034, 0.002, 1.0, 1.0))

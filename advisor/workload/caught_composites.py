@@ -6,7 +6,7 @@ They are caught above the dispatcher and recorded with their arguments, and each
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -137,8 +137,9 @@ def _apply(plan: _Plan, inputs: Sequence[torch.Tensor]) -> Tensors:
 class Composites(TorchFunctionMode):
     """Catches attention and recurrent layers while active; with `real` it also computes them, on real tensors.
 
-    If `attention` is "eager", or the operands are not (samples, heads, length, width), attention is decomposed into
-    the products and softmax of torch's math path instead, in fp32 or, with `half_attention`, in half under autocast.
+    If `attention` is "eager", or if fused kernels on GPUs take no such operands, attention is decomposed into the
+    products and softmax of torch's math path instead, in fp32 or, with `half_attention`, in half under autocast. They
+    take (samples, heads, length, width), and rows whose elements are side by side.
     """
 
     def __init__(
@@ -208,7 +209,11 @@ class Composites(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
-        if self._decomposes_attention or query.dim() != _FUSED_DIMS:
+        if (
+            self._decomposes_attention
+            or query.dim() != _FUSED_DIMS
+            or _has_strided_rows(query, (query, key, value, attn_mask))
+        ):
             with torch._C.DisableTorchFunction(), self._recorder.within(self._math_precision):
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
@@ -291,6 +296,15 @@ def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:
     else:
         result = query.new_empty((*samples, length, heads, width)).transpose(-3, -2)
     return result, query.new_empty((*samples, heads, length), dtype=torch.float32)
+
+
+def _has_strided_rows(query: torch.Tensor, others: Iterable[torch.Tensor | None]) -> bool:
+    """Return whether elements of a row of an operand are apart, so that no fused kernel takes it.
+
+    So is the mask of a T5, which permutes a table of position biases. On CPUs a mask may be so, but the math path costs
+    little more there. Source: `check_last_dim_stride_equals_1_dense` in ATen's sdp_utils_cpp.h.
+    """
+    return query.shape[-1] > 1 and any(one is not None and one.dim() > 0 and one.stride(-1) != 1 for one in others)
 
 
 def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, enable_gqa: bool) -> None:

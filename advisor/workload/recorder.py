@@ -280,7 +280,7 @@ class Recorder(TorchDispatchMode):
         inputs = [
             tensor for name, value in named.items() if name not in operator.out_names for tensor in _tensors(value)
         ]
-        attributes += memory_order(operator.op, operator.family, inputs)
+        attributes += memory_order(operator.op, operator.family, inputs, outputs)
         rewritten = {self._storages.of(tensor, "temporaries").serial for tensor in written}
         self._append(operator, inputs, outputs, attributes, rewritten)
 
@@ -313,7 +313,10 @@ class Recorder(TorchDispatchMode):
         category: Category = "activations" if phase in ("forward", "loss") else "temporaries"
         read = [(tensor, self._storages.of(tensor, "activations")) for tensor in inputs]
         made = [(tensor, self._storages.of(tensor, category)) for tensor in outputs]
-        if self._marks[IN_HALF] and operator.formula is not None and operator.formula.autocast.startswith("full"):
+        # Autocast is off in backward, where a 16-bit gradient is summed as it is, such as for a bias.
+        is_half_sum = phase == "backward" and operator.op == "aten.sum" and read[0][1].low
+        is_listed = operator.formula is not None and operator.formula.autocast.startswith("full")
+        if is_listed and (self._marks[IN_HALF] or is_half_sum):
             attributes += ((IN_HALF, True),)
         if self._marks[IN_FULL] and operator.formula is not None:
             attributes += ((IN_FULL, True),)

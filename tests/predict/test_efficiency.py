@@ -121,7 +121,7 @@ def test_a_shipped_efficiency_is_physical_and_sourced(fit: Efficiency) -> None:
 
 @pytest.mark.parametrize("fit", SHIPPED, ids=lambda fit: f"{fit.kind}-{fit.generation}-{fit.precision}")
 def test_the_coefficients_of_a_shipped_efficiency_are_physical(fit: Efficiency) -> None:
-    for ratio in (fit.wave_ratio, fit.nchw_transposed_ratio, fit.bias_pass_ratio, fit.cast_ratio, fit.cache_kept_ratio):
+    for ratio in (fit.wave_ratio, fit.nchw_transposed_ratio, fit.cache_kept_ratio):
         assert 0 <= ratio <= 1
     for positive in (fit.tile_rows, fit.tile_columns, fit.backward_dispatch_s):
         assert positive > 0

@@ -27,8 +27,12 @@ def issued(toy: Row) -> Issued:
     return found
 
 
-def pointwise(op: str, *inputs: Operand) -> Row:
-    return row(f"aten.{op}", inputs, (inputs[0],), family="pointwise")
+def pointwise(op: str, *inputs: Operand, **attributes: str) -> Row:
+    return row(f"aten.{op}", inputs, (inputs[0],), family="pointwise", attributes=attributes)
+
+
+def copy(op: str, source: Operand, **attributes: Any) -> Row:
+    return row(f"aten.{op}", (source,), (source,), family="copy", attributes=attributes)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +43,17 @@ def pointwise(op: str, *inputs: Operand) -> Row:
         (pointwise("add", TOKENS, in_half(TOKENS)), 0.97 * 128),
         (pointwise("add", TOKENS, replace(TOKENS, dtype="bfloat16")), 0.97 * 128),
         (pointwise("gelu", in_half(TOKENS)), 0.33 * 128),
-        (row("aten.clone", (TOKENS,), (TOKENS,), family="copy"), 1.0 * 128),
-        (row("aten.clone", (in_half(TOKENS),), (in_half(TOKENS),), family="copy"), 0.64 * 128),
+        (pointwise("mul", TOKENS, strided="rows"), 0.8 * 128),
+        (pointwise("add", TOKENS, TOKENS, strided="transposed"), 1.8 * 128),
+        (pointwise("add", in_half(TOKENS), in_half(TOKENS), strided="transposed"), 1.5 * 128),
+        (copy("clone", TOKENS, strided="rows"), 1.0 * 128),
+        (copy("clone", in_half(TOKENS), strided="transposed"), 0.72 * 128),
+        (copy("cat", TOKENS, strided="rows"), 1.0 * 128),
+        (copy("stack", in_half(TOKENS), strided="rows"), 1.0 * 128),
+        (copy("pixel_shuffle", TOKENS), 1.0 * 128),
+        (copy("roll", TOKENS, dims=(1, 2)), 2 * 1.24 * 128),
+        (copy("roll", TOKENS, dims=(1,)), 1.24 * 128),
+        (copy("roll", TOKENS), 1.24 * 128),
         (row("aten.native_layer_norm", (TOKENS,), (TOKENS, MEANS, MEANS), family="norm"), 4 * 344 + 0.52 * 128),
         (
             row("aten.native_layer_norm_backward", (TOKENS, TOKENS, MEANS, MEANS), (TOKENS,), family="norm"),
@@ -69,6 +82,8 @@ def test_each_element_takes_its_cycles_in_any_layout(toy: Row, cycles: float) ->
         pointwise("gelu", TOKENS),  # as fast as memory in fp32
         pointwise("add", TOKENS, TOKENS),
         pointwise("unknown", TOKENS, operand(4)),
+        copy("clone", TOKENS),
+        copy("cat", TOKENS),
         row("finetune.rotary", (TOKENS, operand(4)), (TOKENS,), family="pointwise"),  # no kernel of torch
         row("aten._foreach_mul", (TOKENS, operand(4)), (TOKENS, operand(4)), family="pointwise"),
         row("aten.mean", (TOKENS,), (operand(),), family="reduction"),

@@ -179,8 +179,7 @@ def test_winograd_is_of_fp32_and_outside_matrix_cores() -> None:
 
 
 COEFFICIENTS = {
-    "overlap_ratio": 0.5, "edge_ramp": 3.0, "tile_rows": 256.0,
-    "tile_columns": 64.0, "wave_ratio": 0.25, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
+    "overlap_ratio": 0.5, "edge_ramp": 3.0, "tile_rows": 256.0, "tile_columns": 64.0, "wave_ratio": 0.25,
     "cache_kept_ratio": 0.6, "repack_ratio": 0.875, "library_s": 2e-5, "page_s": 2e-6,
 }  # fmt: skip
 

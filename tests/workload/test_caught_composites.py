@@ -69,6 +69,23 @@ def test_fused_kernels_take_samples_heads_length_and_width_alone(samples):
     assert (counts["attention"], counts["aten.bmm"]) == ((1, 0) if is_fused else (0, 2))
 
 
+@pytest.mark.parametrize(
+    ("arrange", "is_fused"),
+    [
+        (lambda heads: (heads, heads, heads, torch.zeros(2, 6, 6)), True),
+        (lambda heads: (heads, heads, heads, torch.zeros(6, 6, 2).permute(2, 0, 1)), False),  # biases of a T5
+        (lambda heads: (heads.mT.contiguous().mT, heads, heads), False),
+        (lambda heads: (heads[..., ::4], heads[..., ::4], heads[..., ::4]), True),  # rows of one element
+    ],
+)
+def test_fused_kernels_take_rows_whose_elements_are_side_by_side(arrange, is_fused):
+    def attend(self, x):
+        return functional.scaled_dot_product_attention(*arrange(x.unflatten(-1, (2, 4)).transpose(1, 2)))
+
+    counts = op_counts(traced(Calls(attend), sequences))
+    assert (counts["attention"], counts["aten.bmm"]) == ((1, 0) if is_fused else (0, 2))
+
+
 @pytest.mark.parametrize(("half_attention", "policy", "is_low"), [(True, "low", True), (False, "full", False)])
 def test_what_attention_falls_apart_into_runs_in_half_or_in_fp32(half_attention, policy, is_low):
     """Autocast casts its operands and calls the rest without itself; a softmax of the model's own it runs in fp32."""

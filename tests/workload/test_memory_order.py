@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, STRIDED
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.recorder import Recorder
 from tests.workload.tracing import Calls, images, rows_of, sequences, traced
@@ -92,3 +92,35 @@ def test_images_made_of_some_tokens_are_channels_last_to_an_upsampling():
         return functional.interpolate(self.conv(x), scale_factor=2, mode="bilinear")
 
     assert order(traced(Calls(of_images, conv=nn.Conv2d(3, 4, 1)), images), "aten.upsample_bilinear2d") == [(False, 0)]
+
+
+@pytest.mark.parametrize(
+    ("forward", "op", "expected"),
+    [
+        (lambda self, x: self.linear(x) + x, "aten.add", None),
+        (lambda self, x: x.transpose(1, 2) + x.transpose(1, 2), "aten.add", None),  # as one list of elements
+        (lambda self, x: x.transpose(1, 2) + x.reshape(-1, 8, 6), "aten.add", "transposed"),
+        (lambda self, x: x[:, 1:] * 2, "aten.mul", "rows"),
+        (lambda self, x: x + x[:, :1].expand(-1, 6, -1), "aten.add", None),  # broadcast, as its shape tells
+        (lambda self, x: x.clone(), "aten.clone", None),
+        (lambda self, x: x.transpose(1, 2).contiguous(), "aten.clone", "transposed"),
+        (lambda self, x: x.unflatten(-1, (2, 4)).transpose(1, 2).contiguous(), "aten.clone", "rows"),
+        (lambda self, x: torch.cat((x, x)), "aten.cat", None),
+        (lambda self, x: torch.cat((x[:, 1:], x), dim=1), "aten.cat", "rows"),
+        (lambda self, x: torch.stack((x, x)), "aten.stack", None),
+        (lambda self, x: torch.stack((x[:, 1:], x[:, :-1])), "aten.stack", "rows"),
+    ],
+)
+def test_elementwise_kernels_and_copies_say_whether_they_compute_offsets(forward, op, expected):
+    [found] = rows_of(traced(Calls(forward, linear=nn.Linear(8, 8)), sequences), op)
+    assert found.attributes.get(STRIDED) == expected
+
+
+def test_the_gradients_of_queries_keys_and_values_are_stacked_in_another_order():
+    def forward(self, x):
+        q, k, v = self.linear(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind()
+        return functional.scaled_dot_product_attention(q, k, v)
+
+    workload = traced(Calls(forward, linear=nn.Linear(8, 24)), sequences, mode="training")
+    stacked = [row for row in rows_of(workload, "aten.stack") if row.phase == "backward"]
+    assert [row.attributes.get(STRIDED) for row in stacked] == ["rows"]

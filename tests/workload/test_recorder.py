@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from advisor.ops.registry import autocast_of
 from tests.workload.tracing import Calls, cnn, flops_by_op, images, mlp, op_counts, rows_of, sequences, traced, vectors
 
 
@@ -197,6 +198,17 @@ def test_products_leave_halves_and_norms_what_they_normalise():
 def test_a_sum_of_a_half_and_a_float_is_a_float():
     workload = traced(Calls(lambda self, x: self.inner(x) + x, inner=nn.Linear(8, 8)), vectors)
     assert low_of(workload, "aten.add")[1] == [False]
+
+
+def test_a_gradient_in_half_is_summed_for_a_bias_as_it_is():
+    def forward(self, x):
+        return self.second(self.first(x)).sum(dim=1)
+
+    workload = traced(Calls(forward, first=nn.Linear(8, 8), second=nn.Linear(8, 4)), sequences, mode="training")
+    sums = rows_of(workload, "aten.sum")
+    policies = {(row.phase, row.inputs[0].shape[-1]): autocast_of(row.op, row.attributes, on_cpu=False) for row in sums}
+    # That of the second layer's bias comes from the model's sum, which autocast computes in fp32.
+    assert (policies["forward", 4], policies["backward", 4], policies["backward", 8]) == ("full", "full", "low")
 
 
 def test_other_dtypes_are_never_low():
