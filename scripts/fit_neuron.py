@@ -34,7 +34,8 @@ DATE = "2026-11-25"
 NO_DISPATCH_S = 1e-9
 """A compiled program runs without the host."""
 CAST_SPEEDUP = 30.0
-"""The compiler casts the weights, once, and keeps activations on the chip."""
+"""How much faster casts are than memory, since most are left out: the compiler casts the weights once, and keeps
+activations on the chip."""
 Step = tuple[Kernels, Device]
 PRIORS = np.log([0.5, 0.3, 0.8, 2e-6, 64.0, 0.3])
 LOG_SIGMAS = np.array([0.7, 0.7, 0.3, 1.5, 0.7, 0.7])
