@@ -187,6 +187,13 @@ def test_a_gpu_adds_the_bias_of_a_convolution_in_a_kernel_of_its_own() -> None:
     assert np.asarray(found.pass_cycles) == pytest.approx(np.array([800, 1600]) * 0.8)
 
 
+def test_a_gpu_rolls_one_dimension_after_the_other() -> None:
+    tokens = operand((0.0, 1.0), 4, 6)
+    found = program(row("aten.roll", (tokens,), (tokens,), family="copy", attributes={"dims": (1, 2)}), "gpu")
+    assert (found.launches, found.dispatches) == (2, 2)
+    assert np.asarray(found.extra_bytes).tolist() == [2 * 4 * 24, 2 * 4 * 48]  # read and written once more
+
+
 def test_an_encoder_layer_passes_over_its_tokens_between_the_products_on_a_gpu() -> None:
     x = operand((0.0, 1.0), 10, 16)
     operands = (x, *(operand(16),) * 8, operand(64, 16), operand(64), operand(16, 64), operand(16))
@@ -243,7 +250,9 @@ def test_norms_first_copy_operands_that_come_in_another_order_on_a_gpu(op: str) 
     images = operand((0.0, 1.0), 10, 10, 8)
     norm = row(op, (images, images, images), (images,), family="norm", attributes={MADE_CONTIGUOUS: 2})
     in_order = row(op, (images, images, images), (images,), family="norm")
-    assert np.asarray(program(norm, "gpu").nchw_copied_bytes).tolist() == [2 * 4 * 800, 2 * 4 * 1600]
+    copies = program(norm, "gpu")
+    assert np.asarray(copies.nchw_copied_bytes).tolist() == [2 * 4 * 800, 2 * 4 * 1600]
+    assert np.asarray(copies.nchw_copied_cycles).tolist() == [2 * 1.8 * 800, 2 * 1.8 * 1600]
     assert program(in_order, "gpu").nchw_copied_bytes == 0
     assert program(norm, "cpu") == program(in_order, "cpu")
 

@@ -517,6 +517,16 @@ def test_a_16_bit_product_with_rows_of_other_lengths_than_16_bytes_takes_slow_ke
     assert kernels.issue_cycles.tolist() == (is_slow * kernels.flops / 400).tolist()
 
 
+@pytest.mark.parametrize(("op", "is_kept"), [("aten._embedding_bag", True), ("aten.index", False)])
+def test_compiled_code_issues_the_instructions_of_operators_that_inductor_leaves_to_torch(
+    op: str, is_kept: bool
+) -> None:
+    taken = row(op, (operand(100, 32), operand((0.0, 4.0))), (operand((0.0, 4.0), 32),), family="embedding")
+    eager, compiled = (lowered(workload(taken), compile_mode=mode).issue_cycles for mode in get_args(CompileMode))
+    assert eager.all()
+    assert compiled.tolist() == (eager * is_kept).tolist()
+
+
 def test_in_a_trace_of_one_batch_what_varies_is_no_parameter() -> None:
     """Its shapes are numbers as those of weights are, so the trace says which is which."""
     affine = workload(conv_row())
