@@ -28,8 +28,8 @@ CHANNELS_LAST = "channels_last"
 MADE_CONTIGUOUS = "made_contiguous"
 """Attribute: the number of operands that the kernel first copies to a contiguous layout."""
 STRIDED = "strided"
-"""Attribute of elementwise kernels and copies that compute an offset for each element: "transposed" if elements side by
-side in one operand are apart in another, otherwise "rows"."""
+"""Attribute of elementwise kernels and copies that compute an offset for each element: "transposed" if elements that
+are adjacent in one operand are not in another, otherwise "rows"."""
 
 _QUANTIZED_BYTES: Mapping[str, float] = {
     "int8": 1, "float8_e4m3fn": 1,  # with a scale for each column, which is not counted

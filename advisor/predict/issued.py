@@ -30,7 +30,7 @@ _STRIDED_CYCLES: Mapping[float, float] = {2.0: 0.72, 4.0: 1.0}
 TRANSPOSED_ELEMENT_CYCLES: Mapping[float, float] = {2.0: 1.5, 4.0: 1.8}
 """For each element of a result whose operands are transposed to each other, keyed by its bytes: 1.5 to 1.6 in 16 bits,
 1.8 to 2.2 in fp32 (additions of LeViT, Mixer and Whisper); the copies of such images before a layer norm take 1.7 to
-1.9. Neighbours among the threads read memory that is apart."""
+1.9. Neighbouring threads read memory that is not adjacent."""
 _JOINED_CYCLES = 1.0
 """For each element that is joined to others, where one of them is `STRIDED`: 0.98 to 1.2 in 16 bits and fp32
 (5 nets)."""

@@ -138,8 +138,8 @@ class Composites(TorchFunctionMode):
     """Catches attention and recurrent layers while active; with `real` it also computes them, on real tensors.
 
     If `attention` is "eager", or if fused kernels on GPUs take no such operands, attention is decomposed into the
-    products and softmax of torch's math path instead, in fp32 or, with `half_attention`, in half under autocast. They
-    take (samples, heads, length, width), and rows whose elements are side by side.
+    products and softmax of torch's math path instead, in fp32 or, with `half_attention`, in half under autocast. Those
+    take (samples, heads, length, width), with the elements of each row adjacent in memory.
     """
 
     def __init__(
@@ -299,10 +299,10 @@ def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:
 
 
 def _has_strided_rows(query: torch.Tensor, others: Iterable[torch.Tensor | None]) -> bool:
-    """Return whether elements of a row of an operand are apart, so that no fused kernel takes it.
+    """Return whether the elements of an operand's rows are not adjacent in memory, so that no fused kernel takes it.
 
-    So is the mask of a T5, which permutes a table of position biases. On CPUs a mask may be so, but the math path costs
-    little more there. Source: `check_last_dim_stride_equals_1_dense` in ATen's sdp_utils_cpp.h.
+    A mask is such an operand if a model permutes a table of position biases. CPUs have a fused kernel for such masks,
+    but the math path costs them little more. Source: `check_last_dim_stride_equals_1_dense` in ATen's sdp_utils_cpp.h.
     """
     return query.shape[-1] > 1 and any(one is not None and one.dim() > 0 and one.stride(-1) != 1 for one in others)
 
