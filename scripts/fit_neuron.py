@@ -30,12 +30,9 @@ STEPS = ROOT / "tests/data/measured/neuron/steps.csv"
 PROFILE = ROOT / "profiles/efficiency/gpu-neuroncore-v2-half.yaml"
 PAGE = ROOT / "docs/accelerators.md"
 MARKS = "<!-- table of scripts/fit_neuron.py -->", "<!-- end of the table -->"
-DATE = "2026-11-25"
+DATE = "2026-11-28"
 NO_DISPATCH_S = 1e-9
 """A compiled program runs without the host."""
-CAST_SPEEDUP = 30.0
-"""How much faster casts are than memory, since most are left out: the compiler casts the weights once, and keeps
-activations on the chip."""
 Step = tuple[Kernels, Device]
 PRIORS = np.log([0.5, 0.3, 0.8, 2e-6, 64.0, 0.3])
 LOG_SIGMAS = np.array([0.7, 0.7, 0.3, 1.5, 0.7, 0.7])
@@ -50,9 +47,9 @@ def efficiency_of(
     """Return the efficiency with these coefficients, as logarithms, and with the spreads of both kinds of models."""
     products, convolutions, memory, launch_s, ramp, kept = np.exp(logs).tolist()
 
-    def family(compute_ratio: float, log_spread: float, n: int, *, memory_ratio: float = memory) -> FamilyEfficiency:
+    def family(compute_ratio: float, log_spread: float, n: int) -> FamilyEfficiency:
         return FamilyEfficiency(
-            compute_ratio=compute_ratio, memory_ratio=memory_ratio, log_spread=log_spread, n=n, source="steps"
+            compute_ratio=compute_ratio, memory_ratio=memory, log_spread=log_spread, n=n, source="steps"
         )
 
     return Efficiency(
@@ -74,7 +71,6 @@ def efficiency_of(
         families={
             "*": family(1.0, 0.0, counts[0]),
             "attention": family(products, 0.0, counts[0]),
-            "cast": family(1.0, 0.0, counts[0], memory_ratio=CAST_SPEEDUP * memory),
             "conv": family(convolutions, math.sqrt(max(nets**2 - encoders**2, 0.0)), counts[1]),
             "matmul": family(products, 0.0, counts[0]),
         },

@@ -62,6 +62,8 @@ def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | No
     peaks = device.peak_flops_per_s
     if choice == "auto":
         return autocast_precision(device) or "fp32"
+    if choice == "amp-bf16" and device.stack is not None:
+        return autocast_precision(device)
     if choice == "half":
         return "bf16" if "bf16" in peaks else "fp16" if device.kind == "gpu" else "fp32"
     if choice in ("cudnn-tf32", "tf32"):
@@ -72,10 +74,13 @@ def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | No
 
 
 def autocast_precision(device: Device) -> Precision | None:
-    """Return autocast in bf16 if native, else in fp16 on tensor cores; None if the device has neither."""
+    """Return autocast in bf16 if native, else in fp16 on tensor cores; None if the device has neither.
+
+    A compiler of whole models such as torch-neuronx casts weights once, and activations on the chip: that is bf16.
+    """
     peaks = device.peak_flops_per_s
     if "bf16" in peaks:
-        return "amp-bf16"
+        return "amp-bf16" if device.stack is None else "bf16"
     if peaks.get("fp16", 0.0) > _PACKED_HALF_PER_FP32 * peaks["vector"] * 1.01:  # datasheets round
         return "amp-fp16"
     return None

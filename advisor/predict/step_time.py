@@ -19,8 +19,8 @@ from advisor.records.options import PrecisionChoice
 from advisor.records.prediction import PARTS, USES, Anchor, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
-_MEASURED_ON_STACKS = ("amp-bf16", "bf16")
-"""Precisions in which steps were measured on devices with software of their own."""
+_MEASURED_ON_STACKS: Precision = "bf16"
+"""The precision in which steps were measured on devices with software of their own."""
 _CHUNK_LENGTH = 100_000
 """Elements of (devices, kernels, batches) computed at a time, which bounds the memory for many rows and batches. With
 500,000, whose arrays leave a core's cache, predicting GPT-2's training on all devices takes 15 % longer."""
@@ -146,7 +146,7 @@ def has_kernels(workload: Workload, kind: DeviceKind) -> bool:
 def _is_measured(workload: Workload, device: Device, precision: Precision | None) -> bool:
     """Return whether steps like this one were measured with the device's own software; others cannot be predicted."""
     return device.stack is None or (
-        workload.mode == "inference" and workload.generation is None and precision in _MEASURED_ON_STACKS
+        workload.mode == "inference" and workload.generation is None and precision == _MEASURED_ON_STACKS
     )
 
 

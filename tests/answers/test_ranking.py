@@ -505,7 +505,7 @@ def test_inferentia2_is_ranked_if_it_is_named_and_its_published_time_lies_within
     answer = rank(question_from_source(str(EXAMPLES / "resnet50.py"), options), today=TODAY)
     quote = next(quote for quote in answer.quotes if quote.instance == "inf2.xlarge")
     # Both cores have 8 of the 16 images; AWS publishes 4,393.304 images/s: 16 / 4,393.304 = 3.642 ms.
-    assert quote.precision == "amp-bf16"
+    assert quote.precision == "bf16"
     assert quote.step_s.low < 3.642e-3 < quote.step_s.high
     assert any("torch-neuronx" in note for note in answer.notes)
 

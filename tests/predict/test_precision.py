@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from advisor.predict.precision import (
@@ -31,6 +33,14 @@ def test_autocast_is_bf16_where_native_else_fp16_on_tensor_cores(units: dict[str
     plain = device(peak_flops_per_s=units)
     assert resolve_precision("auto", plain) == expected
     assert precisions_of("auto", plain, rows=()) == tuple(dict.fromkeys(("fp32", expected)))
+
+
+def test_autocast_is_bf16_where_a_compiler_of_whole_models_casts() -> None:
+    neuron = replace(device(peak_flops_per_s=with_units(bf16=95e12, fp16=95e12)), stack="torch-neuronx")
+    for choice in ("auto", "amp-bf16", "half", "bf16"):
+        assert resolve_precision(choice, neuron) == "bf16"
+    assert resolve_precision("fp16", neuron) == "fp16"
+    assert precisions_of("auto", neuron, rows=()) == ("fp32", "bf16")
 
 
 def test_auto_compares_autocast_with_the_fp32_of_torchs_defaults() -> None:
