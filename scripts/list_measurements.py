@@ -36,6 +36,7 @@ from operator_measurements import (
 
 from advisor.records.device import Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
+from advisor.workload.sources.installed import require
 
 TIMM_COMMIT = "aa4b5850"
 RYUJAEHUN_COMMIT = "3f47a9e2"
@@ -50,9 +51,10 @@ TIMM_TORCH = {"112": "1.12", "240": "2.4", "291": "2.9"}
 TIMM_FAST_NORMS = {
     # AMP runs of inference with timm's norms in half (benchmark.py --fast-norm), and the norms that were timm's own.
     # On the RTX 4090 ResNet-50 takes 12 % longer with group norms than with batch norms, with torch 2.4 and 2.9 alike,
-    # but 2.2 times as long on the RTX 5090. timm's vision transformers got its own layer norms after torch 2.4.
-    "pt240-cu124-rtx3090": "group",
-    "pt240-cu124-rtx4090": "group",
+    # but 2.2 times as long on the RTX 5090. The tables of torch 2.4 are of timm 1.0.9: the first to have all their
+    # nets, and 1.0.11 has others. The layers of its vision transformers had norms of torch's, or without such a form.
+    "pt240-cu124-rtx3090": "all but transformers'",
+    "pt240-cu124-rtx4090": "all but transformers'",
     "pt291-cu128-4090": "all",
 }
 TIMM_REPARAMETERIZED = {"2.9"}
@@ -144,24 +146,28 @@ INTEL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
 
 def timm_names() -> tuple[set[str], dict[str, str]]:
     """Return the architectures of the installed timm, and its names for those of older versions."""
-    import timm
-
+    timm = require("timm")
     renamed = {old: new.partition(".")[0] for old, new in timm.models.get_deprecated_models().items() if new}
     return set(timm.list_models()), renamed | TIMM_RENAMED
 
 
 @cache
 def timm_forms(name: str) -> frozenset[str]:
-    """Return what of a net `benchmark.py` can change: "group" and "all" if it has such norms of timm's, "reparam"."""
-    import timm
+    """Return what of a net `benchmark.py` can change.
+
+    "all": norms of timm's; "all but transformers'": some beside those in the layers of a vision transformer; "reparam".
+    """
     import torch
 
+    timm = require("timm")
     with torch.device("meta"):
-        modules = [*timm.create_model(name).modules()]
-    norms = [module for module in modules if hasattr(module, "_fast_norm")]
-    groups = any(isinstance(norm, torch.nn.GroupNorm) for norm in norms)
+        net = timm.create_model(name)
+    modules = [*net.modules()]
+    norms = [type(module) for module in modules if hasattr(module, "_fast_norm")]
+    is_transformer = isinstance(net, timm.models.VisionTransformer)
+    others = {*norms} - ({timm.layers.LayerNorm, timm.layers.RmsNorm} if is_transformer else set())
     fuses = any(hasattr(module, form) for module in modules for form in ("fuse", "reparameterize", "switch_to_deploy"))
-    return frozenset(form for form, has in (("all", norms), ("group", groups), ("reparam", fuses)) if has)
+    return frozenset(form for form, has in (("all", norms), ("all but transformers'", others), ("reparam", fuses)) if has)
 
 
 def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Table:

@@ -165,6 +165,7 @@ def test_a_row_has_the_torch_of_its_table_and_the_form_of_the_net_that_was_timed
         return {(row.model, row.torch) for row in chosen if f":{net}@224" in row.model}
 
     assert rows("rtx4090", "resnet50_gn") == {("timm:resnet50_gn@224+fast-norm", "2.4")}
+    assert rows("rtx4090", "mvitv2_tiny") == {("timm:mvitv2_tiny@224+fast-norm", "2.4")}
     assert rows("rtx4090_torch29", "resnet50_gn") == {("timm:resnet50_gn@224+fast-norm", "2.9")}
     assert rows("rtx5090_torch29_compile", "resnet50_gn") == {("timm:resnet50_gn@224", "2.9")}
     assert rows("rtx4090", "repvgg_a0") == {("timm:repvgg_a0@224", "2.4")}

@@ -174,6 +174,7 @@ def gpu_device(
         exceeds_rated_clock=exceeds_rated_clock(gpu),
         has_narrow_tensor_cores=has_narrow_tensor_cores(gpu),
         issue_contention=architecture.issue_contention if architecture else 0.0,
+        convolves_by_fft=architecture is not None and architecture.convolves_by_fft,
         sustained_compute_ratio=gpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=gpu.sustained_memory_ratio or 1.0,
         part_of=gpu.part_of,

@@ -76,6 +76,8 @@ class Kernels:
     """Index of `PARTS`."""
     calls: Annotated[FloatArray, _Term("kernel")]
     can_winograd: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
+    fft_speedup: Annotated[FloatArray, _Term("kernel", default=1.0)]
+    """As in `Product`."""
     is_untiled: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
     """Where `Rates.issue_cycle_s` is not 0, torch runs a kernel of its own, which has no tiles."""
     flops: _Work
@@ -264,6 +266,8 @@ class Rates:
     tile_columns: FloatArray
     wave_ratio: FloatArray
     winograd_speedup: FloatArray
+    fft_share: FloatArray
+    """1 where convolutions gain by Fourier transforms, else 0."""
     direct_flops_per_s: FloatArray
     """Throughput of direct convolution kernels; infinite on CPUs."""
     reread_ratio: FloatArray
@@ -301,6 +305,8 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * reached_ratio)
     if kernels.can_winograd.any():
         compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
+    if rates.fft_share.any():
+        compute_s = compute_s / (1 + rates.fft_share * (kernels.fft_speedup[..., np.newaxis] - 1))
     if rates.cycle_s.any():  # only CPUs have these
         cycles = kernels.scalar_cycles + kernels.strided_numel * rates.strided_cycles
         compute_s = compute_s + cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)

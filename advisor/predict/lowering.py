@@ -291,6 +291,7 @@ def _row_kernels(
         # An empty matmul has no FLOP but still one tile.
         found |= {name: np.maximum(getattr(product, name), 1.0) for name in ("groups", "m", "n", "k")}
         found["can_winograd"] = product.can_winograd
+        found["fft_speedup"] = product.fft_speedup
         found["direct_flops"] = found["flops"] * (
             product.nhwc_direct_ratio if is_channels_last else product.nchw_direct_ratio
         )

@@ -29,6 +29,11 @@ _TORCH_DIRECT_RATIO, _CUDNN_DIRECT_RATIO = 0.7, 2.4
 0.3 s on an RTX 4090; channels-last, EdgeNeXt, FocalNet and ConvMixer took 1.9 and 1.1 s. They hold on an RTX 5090
 (`scripts/check_rules.py`), of a generation that they were not chosen on."""
 
+_LEAST_FFT, _MOST_FFT = 16.0, 64.0
+"""Sizes of the transforms in the profiles: fft2d_r2c_16x16 to fft2d_r2c_64x64."""
+_FFT_CHANNELS_PER_ELEMENT = 4.0
+"""The fewest products of input and output channels for an element of the transform."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
@@ -42,6 +47,8 @@ class Product:
     """A convolution with one input channel per group, which does not run on tensor cores."""
     can_winograd: bool = False
     """A 3 x 3 convolution of stride 1, for which Winograd's algorithm needs fewer multiplications."""
+    fft_speedup: float = 1.0
+    """FLOP relative to those of the product of the Fourier transforms of a convolution of stride 1."""
     nchw_padded_ratio: float = 1.0
     """FLOP of tensor cores for images in NCHW, with the padding of tiles, relative to those of the product."""
     nhwc_padded_ratio: float = 1.0
@@ -197,7 +204,29 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
         nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
         nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
         can_winograd=kernel == (3.0, 3.0) and groups == 1 and is_dense(attributes) and same_size(source, result),
+        fft_speedup=_fft_speedup(result, weight, kernel)
+        if groups == 1 and is_dense(attributes) and same_size(source, result)
+        else 1.0,
     )
+
+
+def _fft_speedup(result: Tensor, weight: Tensor, kernel: tuple[float, ...]) -> float:
+    """Return the FLOP of a convolution relative to those of the product of its Fourier transforms, at least 1.
+
+    A plane and the kernel's margin fill one square of a power of two, whose transform of real values has 1 + half as
+    many complex columns. A product of complex numbers is four multiply-adds. cuDNN takes this path on an H200 for
+    planes of 14 x 14, 28 x 28 and 56 x 56, not for 112 x 112, nor with 64 x 64 channels, nor with 128 x 32 at 56 x 56:
+    transforms move and compute in proportion to the planes, products to the planes times the channels.
+    """
+    if len(kernel) != _PLANE_DIMS:
+        return 1.0
+    height, width = (fixed(size) for size in result.shape[2:])
+    size = 2 ** math.ceil(math.log2(max(height, width) + max(kernel) - 1))
+    channels = fixed(weight.shape[0]) * fixed(weight.shape[1])
+    if not _LEAST_FFT <= size <= _MOST_FFT or channels < _FFT_CHANNELS_PER_ELEMENT * size**2:
+        return 1.0
+    complex_products = size * (size / 2 + 1)
+    return max(1.0, math.prod(kernel) * height * width / (4 * complex_products))
 
 
 def _convolution_backward(call: Call) -> tuple[Product, ...]:

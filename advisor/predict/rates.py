@@ -174,10 +174,15 @@ def winograd_speedup(device: Device, efficiency: Efficiency, *, unit: str) -> fl
     matrix cores (AMD) gives up their rate for it.
     """
     used, peaks = used_unit(device, unit), device.peak_flops_per_s
-    if used not in _FP32_UNITS:
+    if used not in _FP32_UNITS or device.convolves_by_fft:
         return 1.0
     outside = peaks["vector"] / peaks[used] if device.kind == "gpu" and "vector" in peaks else 1.0
     return max(1.0, efficiency.winograd_speedup * min(1.0, outside))
+
+
+def fft_share(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """Return 1 if convolutions on the unit gain by Fourier transforms, else 0."""
+    return float(device.convolves_by_fft and used_unit(device, unit) in _FP32_UNITS)
 
 
 def transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
@@ -238,6 +243,7 @@ _UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "transposed_ratio": transposed_ratio,
     "always_transposed_ratio": always_transposed_ratio,
     "winograd_speedup": winograd_speedup,
+    "fft_share": fft_share,
     "strided_cycles": strided_cycles,
 }
 _COPIED = {field.name for field in fields(Rates)} - {*_DEVICE_RATES, *_UNIT_RATES, "launch_s"}

@@ -149,6 +149,7 @@ class Device:
     - `has_narrow_tensor_cores`: tensor cores with half the rate of others of their generation
     - `has_matrix_unit`: a CPU multiplies in bf16 by a unit for matrices (AMX), not in vectors
     - `issue_contention`: how much other instructions slow down fp32 products outside tensor cores, at most 1
+    - `convolves_by_fft`: as in `GpuArchitecture`
     - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
     - `part_of`, `time_ratio`, `stack`: as in `Gpu`
     - `log_spread`: uncertainty of these figures, one standard deviation of the logarithm; 0 for a datasheet
@@ -187,6 +188,7 @@ class Device:
     has_narrow_tensor_cores: bool = False
     has_matrix_unit: bool = False
     issue_contention: float = 0.0
+    convolves_by_fft: bool = False
     sustained_compute_ratio: float = 1.0
     sustained_memory_ratio: float = 1.0
     part_of: str | None = None
