@@ -65,7 +65,7 @@ SOURCES = (
     "NeuSight, timm, ryujaehun, lamikr, Intel Neural Compressor, Vidur, torch-performance-test-data, aiconfigurator, "
     "own: tests/data/measured/README.md"
 )
-DATE = "2026-11-27"
+DATE = "2026-11-28"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
 LEAST_FILLED = 0.85

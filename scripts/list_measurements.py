@@ -167,7 +167,8 @@ def timm_forms(name: str) -> frozenset[str]:
     is_transformer = isinstance(net, timm.models.VisionTransformer)
     others = {*norms} - ({timm.layers.LayerNorm, timm.layers.RmsNorm} if is_transformer else set())
     fuses = any(hasattr(module, form) for module in modules for form in ("fuse", "reparameterize", "switch_to_deploy"))
-    return frozenset(form for form, has in (("all", norms), ("all but transformers'", others), ("reparam", fuses)) if has)
+    forms = {"all": norms, "all but transformers'": others, "reparam": fuses}
+    return frozenset(form for form, has in forms.items() if has)
 
 
 def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Table:

@@ -32,7 +32,7 @@ _TORCH_DIRECT_RATIO, _CUDNN_DIRECT_RATIO = 0.7, 2.4
 _LEAST_FFT, _MOST_FFT = 16.0, 64.0
 """Sizes of the transforms in the profiles: fft2d_r2c_16x16 to fft2d_r2c_64x64."""
 _FFT_CHANNELS_PER_ELEMENT = 4.0
-"""The fewest products of input and output channels for an element of the transform."""
+"""The fewest input channels x output channels per element of a transform."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +193,7 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
     is_depthwise = groups > 1 and fixed(weight.shape[1]) == 1
     is_grouped = groups > 1 and not is_depthwise
     columns_ratio = _padded_ratio(fixed(weight.shape[0]) / groups) if is_grouped else 1.0
+    keeps_size = groups == 1 and is_dense(attributes) and same_size(source, result)
     return Product(
         groups=groups,
         m=pixels,
@@ -203,25 +204,24 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
         nhwc_padded_ratio=columns_ratio * _padded_ratio(weight.shape[1]) if is_grouped else 1.0,
         nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
         nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
-        can_winograd=kernel == (3.0, 3.0) and groups == 1 and is_dense(attributes) and same_size(source, result),
-        fft_speedup=_fft_speedup(result, weight, kernel)
-        if groups == 1 and is_dense(attributes) and same_size(source, result)
-        else 1.0,
+        can_winograd=keeps_size and kernel == (3.0, 3.0),
+        fft_speedup=_fft_speedup(result, weight, kernel) if keeps_size else 1.0,
     )
 
 
 def _fft_speedup(result: Tensor, weight: Tensor, kernel: tuple[float, ...]) -> float:
     """Return the FLOP of a convolution relative to those of the product of its Fourier transforms, at least 1.
 
-    A plane and the kernel's margin fill one square of a power of two, whose transform of real values has 1 + half as
-    many complex columns. A product of complex numbers is four multiply-adds. cuDNN takes this path on an H200 for
-    planes of 14 x 14, 28 x 28 and 56 x 56, not for 112 x 112, nor with 64 x 64 channels, nor with 128 x 32 at 56 x 56:
-    transforms move and compute in proportion to the planes, products to the planes times the channels.
+    A plane and the kernel's margin fit into a square whose side is a power of two. Its transform has half as many
+    complex columns, and one more, since the values are real (Mathieu et al., Fast training of convolutional networks
+    through FFTs, 2013). A product of complex numbers is four multiply-adds. On an H200 cuDNN computes planes of 14 x
+    14, 28 x 28 and 56 x 56 like this, but no larger ones, and none whose few channels do not repay the transforms: 64
+    to 64 channels at 56 x 56, or 128 to 32, where it does so at 28 x 28 and 14 x 14.
     """
     if len(kernel) != _PLANE_DIMS:
         return 1.0
     height, width = (fixed(size) for size in result.shape[2:])
-    size = 2 ** math.ceil(math.log2(max(height, width) + max(kernel) - 1))
+    size = 2.0 ** math.ceil(math.log2(max(height, width) + max(kernel) - 1))
     channels = fixed(weight.shape[0]) * fixed(weight.shape[1])
     if not _LEAST_FFT <= size <= _MOST_FFT or channels < _FFT_CHANNELS_PER_ELEMENT * size**2:
         return 1.0

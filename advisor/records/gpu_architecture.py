@@ -13,7 +13,7 @@ class GpuArchitecture:
     - `issue_contention`: how much other instructions slow down fp32 multiply-adds outside tensor cores, from 0 to 1:
       0 if an SM has half as many fp32 lanes as issue slots, or issues two instructions per slot. Otherwise it has 128
       of both, and integer instructions for loops and addresses take issue slots (0.5), or lanes as well (1)
-    - `convolves_by_fft`: cuDNN computes convolutions in fp32 by Fourier transforms where others use Winograd's algorithm
+    - `convolves_by_fft`: cuDNN convolves in fp32 by Fourier transforms where others use Winograd's algorithm
     - `resident_threads`: the most in flight per SM
     - `nvlink_ratio`: share of an NVLink's rate that collective operations such as all-reduce reach, in one direction;
       None: no NVLink that connects a machine

@@ -39,6 +39,7 @@ def a_device(kind: DeviceKind, name: str, **changes: Any) -> Device:
         has_narrow_tensor_cores=True,
         has_matrix_unit=kind == "cpu",
         issue_contention=0.5,
+        convolves_by_fft=name == "small" and kind == "gpu",
         host_to_device_bytes_per_s=None,
         **changes,
     )
@@ -50,7 +51,7 @@ def one_kernel(family: str, unit: int, dispatched: str, random: np.random.Genera
     for name, term in TERMS.items():
         if name in DISPATCHED:
             drawn[name] = np.array([3.0 if name == dispatched else 0.0])
-        elif name == "calls":
+        elif name in ("calls", "fft_speedup"):
             drawn[name] = random.uniform(1, 3, 1)
         elif term.of.startswith("step"):
             drawn[name] = random.uniform(1, 1e9, 1)

@@ -42,7 +42,7 @@ def rates(**changes: Any) -> Rates:
         "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0,
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "always_transposed_ratio": 0.0,
         "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cache_kept_ratio": 0.0, "join_s": 0.0, "library_s": 0.0,
-        "cycle_s": 0.0, "strided_cycles": 0.0, "page_s": 0.0, "issue_cycle_s": 0.0,
+        "cycle_s": 0.0, "strided_cycles": 0.0, "page_s": 0.0, "issue_cycle_s": 0.0, "fft_share": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -287,6 +287,12 @@ def test_compute_takes_its_flops_at_the_rate_that_it_reaches() -> None:
 def test_winograds_algorithm_saves_flops_where_there_is_one() -> None:
     work = kernels(flops=[[100.0], [100.0]], data_bytes=[[0.0], [0.0]], can_winograd=np.array([True, False]))
     assert kernel_times(work, rates(winograd_speedup=2.0)).compute_s.tolist() == [[0.5], [1.0]]
+
+
+def test_fourier_transforms_save_flops_where_the_device_uses_them() -> None:
+    work = kernels(flops=[[100.0], [100.0]], data_bytes=[[0.0], [0.0]], fft_speedup=np.array([4.0, 1.0]))
+    assert kernel_times(work, rates(fft_share=1.0)).compute_s.tolist() == [[0.25], [1.0]]
+    assert kernel_times(work, rates(fft_share=0.0)).compute_s.tolist() == [[1.0], [1.0]]
 
 
 def test_data_that_fits_the_cache_comes_from_it() -> None:

@@ -108,6 +108,38 @@ def test_a_transposed_convolution_is_the_gradient_of_one() -> None:
     assert found.is_gradient
 
 
+@pytest.mark.parametrize(
+    ("channels", "size", "kernel", "speedup"),
+    [
+        ((256, 256), 14, 3, 9 * 14 * 14 / (4 * 16 * 9)),  # fft2d_r2c_16x16 in the profile of a ResNet-18
+        ((128, 128), 28, 3, 9 * 28 * 28 / (4 * 32 * 17)),
+        ((256, 128), 56, 3, 9 * 56 * 56 / (4 * 64 * 33)),  # fft2d_r2c_64x64 in that of a VGG-16
+        ((256, 256), 10, 7, 49 * 10 * 10 / (4 * 16 * 9)),
+        ((512, 512), 7, 3, 1.0),  # 16 x 9 complex products are more
+        ((64, 64), 56, 3, 1.0),
+        ((128, 128), 112, 3, 1.0),
+        ((256, 256), 14, 1, 1.0),
+    ],
+)
+def test_fourier_transforms_save_flops_where_a_plane_fills_one(
+    channels: tuple[int, int], size: int, kernel: int, speedup: float
+) -> None:
+    outputs, inputs = channels
+    product = convolution(
+        tensor(2, inputs, size, size), tensor(outputs, inputs, kernel, kernel), tensor(2, outputs, size, size)
+    )
+    assert product.fft_speedup == pytest.approx(speedup)
+
+
+def test_fourier_transforms_are_of_dense_planes_at_stride_1() -> None:
+    source, weight = tensor(2, 256, 14, 14), tensor(256, 256, 3, 3)
+    assert convolution(source, weight, tensor(2, 256, 7, 7)).fft_speedup == 1
+    assert convolution(source, weight, source, dilation=2).fft_speedup == 1
+    assert convolution(source, tensor(256, 128, 3, 3), source).fft_speedup == 1  # 2 groups
+    video = tensor(2, 256, 8, 14, 14)
+    assert convolution(video, tensor(256, 256, 3, 3, 3), video).fft_speedup == 1
+
+
 def test_only_3_x_3_convolutions_that_keep_the_size_may_take_winograds_algorithm() -> None:
     source = tensor(2, 8, 8, 8)
     assert convolution(source, tensor(16, 8, 3, 3), tensor(2, 16, 8, 8)).can_winograd

@@ -8,6 +8,7 @@ import pytest
 from advisor.predict.kernel_time import UNITS, Rates
 from advisor.predict.rates import (
     always_transposed_ratio,
+    fft_share,
     join_s,
     launch_s,
     rate_table,
@@ -176,6 +177,14 @@ def test_winograd_is_of_fp32_and_outside_matrix_cores() -> None:
     assert winograd_speedup(nvidia, fit, unit="bf16") == 2.0  # which it has not, and computes in fp32
     assert winograd_speedup(amd, fit, unit="fp32") == pytest.approx(2.0 * 2.5 / 4.0)
     assert winograd_speedup(mi210, fit, unit="fp32") == 1.0  # its matrix cores are as fast without it
+    assert not any(fft_share(one, fit, unit="fp32") for one in (nvidia, amd, mi210))
+
+
+def test_fourier_transforms_take_the_place_of_winograd() -> None:
+    fit = efficiency(winograd_speedup=2.0)
+    hopper = device(peak_flops_per_s={"fp32": 1e13, "vector": 1e13, "fp16": 1e14}, convolves_by_fft=True)
+    assert winograd_speedup(hopper, fit, unit="fp32") == 1.0
+    assert [fft_share(hopper, fit, unit=unit) for unit in ("fp32", "vector", "fp16")] == [1.0, 1.0, 0.0]
 
 
 COEFFICIENTS = {

@@ -162,6 +162,11 @@ def test_lanes_for_fp32_that_other_instructions_compete_for(identifier: str, con
     assert gpu_device(GPUS[identifier]).issue_contention == contention
 
 
+@pytest.mark.parametrize(("identifier", "by_fft"), [("h100-sxm5-80gb", True), ("h200-sxm-141gb", True), ("l4", False)])
+def test_hopper_convolves_by_fft(identifier: str, by_fft: bool) -> None:
+    assert gpu_device(GPUS[identifier]).convolves_by_fft is by_fft
+
+
 def test_collectives_reach_three_quarters_of_amds_links() -> None:
     # 128 GB/s in both directions, of which RCCL counts on 48 of the 64 in one.
     assert peer_link_bytes_per_s(GPUS["mi300x"]) == pytest.approx(48e9)
