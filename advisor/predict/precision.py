@@ -55,9 +55,9 @@ def precisions_of(
 def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | None:
     """Return the precision in which the step runs, or None if the device cannot run the requested one.
 
-    auto: autocast, or fp32 if the device has no units for it. half: the whole model in bf16 if native, else in fp16 on
-    GPUs, else in fp32. tf32: fp32 on devices without TF32, as in torch. A GPU without 16-bit units stores 16 bits and
-    computes in fp32, as cuDNN and cuBLAS do.
+    auto: autocast, or fp32 if the device has no units for it. amp-bf16: bf16 on a device that compiles whole models.
+    half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32. tf32: fp32 on devices without TF32, as
+    in torch. A GPU without 16-bit units stores 16 bits and computes in fp32, as cuDNN and cuBLAS do.
     """
     peaks = device.peak_flops_per_s
     if choice == "auto":
