@@ -78,7 +78,12 @@ GENERATION = ("generation_compute", "generation_memory")
 """Coefficients of each generation."""
 DEVICE = ("device_compute", "device_memory")
 """Coefficients of each device."""
+MEMORY_TYPE = "memory_type"
+"""Bandwidth of a type of memory, relative to what its datasheet and `Device.streaming_ratio` say."""
+_MEMORY_TYPE = Prior(1.0, 0.6, 1.6, 0.12)
 _GENERATION = Prior(1.0, 0.6, 1.6, 0.12)
+_GPU_GENERATION_MEMORY = Prior(1.0, 0.6, 1.6, 0.06)
+"""GPUs of one generation differ less in their bandwidth than types of memory do."""
 _CPU_GENERATION_MEMORY = Prior(1.0, 0.6, 1.2, 0.12)
 """Elementwise kernels run at this share of the bandwidth that was measured or is usual for the CPU, hardly above it."""
 _OTHER_ARCHITECTURE = Prior(1.0, 0.4, 1.6, 0.3)
@@ -113,10 +118,18 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
         priors |= {(name, generation): prior for name in GENERATION}
         if kind == "cpu":
             priors["generation_memory", generation] = _CPU_GENERATION_MEMORY
+        elif generation in usual:
+            priors["generation_memory", generation] = _GPU_GENERATION_MEMORY
+    priors |= {(MEMORY_TYPE, name): _MEMORY_TYPE for name in memory_types_of(sample.devices)}
     for device in sample.devices:
         priors |= {(name, device.id): _DEVICE for name in DEVICE}
         priors["host", device.id] = _HOST
     return tuple(Coefficient(name=name, prior=prior) for name, prior in priors.items() if name not in _AT_PEAK[kind])
+
+
+def memory_types_of(devices: Sequence[Device]) -> tuple[str, ...]:
+    """Return the types of memory of the devices."""
+    return tuple(sorted({device.memory_type for device in devices if device.memory_type is not None}))
 
 
 def shared_name(name: tuple[str, ...], kind: DeviceKind) -> tuple[str, ...]:
@@ -153,6 +166,7 @@ class ShippedFit(Fit):
         "host": ("device",),
         **dict.fromkeys(GENERATION, ("generation",)),
         **dict.fromkeys(DEVICE, ("device",)),
+        MEMORY_TYPE: ("memory type",),
         **dict.fromkeys((COPY, STREAMING_COMPUTE), ()),
     }
 
@@ -161,11 +175,18 @@ class ShippedFit(Fit):
         self._keys["family"] |= set(GRADIENT_OF.values())
         self._keys["device"] |= {device.id for device in sample.devices}
         self._keys["generation"] |= {device.generation for device in sample.devices}
+        self._keys["memory type"] |= set(memory_types_of(sample.devices))
 
     def value(self, logs: FloatArray, *name: str) -> float:
         """Return the value of a coefficient, also of one that the family or precision shares with others."""
         shared = shared_name(name, self.sample.devices[0].kind)
         return super().value(logs, *(shared if shared in self._index and name not in self._index else name))
+
+    def efficiency(self, logs: FloatArray, precision: str) -> Efficiency:
+        """Return all fitted coefficients for this precision, with those of each type of memory."""
+        names = memory_types_of(self.sample.devices)
+        ratios = {name: self.value(logs, MEMORY_TYPE, name) for name in names}
+        return replace(super().efficiency(logs, precision), memory_type_ratios=ratios)
 
     def mean(self, logs: FloatArray, name: str, keys: Sequence[str]) -> float:
         """Return the geometric mean of one coefficient over several keys, such as generations; 1 for no keys."""

@@ -9,8 +9,8 @@ _OPTIONAL_FIELDS = ("core_bytes_per_s", "launch_s")
 """Optional fields of a family."""
 _WRITTEN_SEPARATELY = frozenset(
     {
-        "families", "operator_ratios", "kind", "vendor", "generation", "precision", "fitted_vendors", "fitted_on",
-        "date", "source",
+        "families", "memory_type_ratios", "operator_ratios", "kind", "vendor", "generation", "precision",
+        "fitted_vendors", "fitted_on", "date", "source",
     }
 )  # fmt: skip
 
@@ -28,6 +28,7 @@ def yaml_text(efficiency: Efficiency) -> str:
         f"fitted_on: [{', '.join(efficiency.fitted_on)}]",
         f"date: {efficiency.date}",
         f'source: "{efficiency.source}"',
+        *_memory_types(efficiency),
         "families:",
         *(_family(name, family) for name, family in efficiency.families.items()),
         *(["operator_ratios:"] if efficiency.operator_ratios else []),
@@ -45,6 +46,12 @@ def _coefficients(efficiency: Efficiency) -> Iterable[str]:
         text = number(value)
         if not isinstance(default, float) or text != number(default):
             yield f"{field.name}: {text}"
+
+
+def _memory_types(efficiency: Efficiency) -> Iterable[str]:
+    if efficiency.memory_type_ratios:
+        ratios = (f"{name}: {number(ratio)}" for name, ratio in efficiency.memory_type_ratios.items())
+        yield f"memory_type_ratios: {{{', '.join(ratios)}}}"
 
 
 def _family(name: str, family: FamilyEfficiency) -> str:

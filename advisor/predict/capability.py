@@ -166,6 +166,7 @@ def gpu_device(
         switch_bytes_per_s=switch_bytes_per_s(gpu) if gpu_count > 1 else None,
         tdp_w=gpu.tdp_w,
         power_ratio=power_ratios(gpu),
+        memory_type=gpu.memory_type,
         streaming_ratio=streaming_ratio(gpu),
         resident_threads_per_core=architecture.resident_threads if architecture else REFERENCE_RESIDENT_THREADS,
         clock_hz=gpu.boost_hz,

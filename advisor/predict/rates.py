@@ -211,8 +211,9 @@ def strided_cycles(device: Device, efficiency: Efficiency, *, unit: str) -> floa
 
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     """Return the bandwidth of long copies."""
+    of_type = efficiency.memory_type_ratios.get(device.memory_type or "", 1.0)
     own_ratio = efficiency.generation_memory_ratio * device.sustained_memory_ratio
-    return device.memory_bytes_per_s * device.streaming_ratio * own_ratio
+    return device.memory_bytes_per_s * device.streaming_ratio * of_type * own_ratio
 
 
 def narrow_bytes_per_s(device: Device, efficiency: Efficiency) -> float:

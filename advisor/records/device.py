@@ -139,6 +139,7 @@ class Device:
     - `switch_bytes_per_s`: rate of one GPU at which the switch between them adds up what all send; None if it cannot
     - `network_bytes_per_s`: rate of the machine to others of its type; None if not known
     - `power_ratio`: by unit, the power limit over the power that the unit would draw at its peak, at most 1
+    - `memory_type`: as in `Gpu`; None for a CPU
     - `streaming_ratio`: share of the datasheet's bandwidth that long copies reach on this type of memory
     - `resident_threads_per_core`: threads in flight per SM
     - `clock_hz`: the clock of a GPU's peaks
@@ -179,6 +180,7 @@ class Device:
     network_bytes_per_s: float | None = None
     tdp_w: float | None = None
     power_ratio: Mapping[str, float] = field(default_factory=dict)
+    memory_type: str | None = None
     streaming_ratio: float = 1.0
     resident_threads_per_core: float = REFERENCE_RESIDENT_THREADS
     clock_hz: float = REFERENCE_CLOCK_HZ
@@ -300,6 +302,7 @@ class Efficiency:
     - `other_vendor_log_spread`: added for a device whose vendor is not in `fitted_vendors`
 
     Start of calibrations:
+    - `memory_type_ratios`: by type of memory, sustained bandwidth relative to `Device.streaming_ratio`; others have 1
     - `operator_ratios`: by operator name, time of the operator in a loop over its predicted time within a network
     """
 
@@ -350,6 +353,7 @@ class Efficiency:
     matrix_unit_ratio: float = fitted(1.0, cpu=Prior(0.6, 0.1, 1.0, 0.3))
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
+    memory_type_ratios: Mapping[str, float] = field(default_factory=dict)
     operator_ratios: Mapping[str, float] = field(default_factory=dict)
     device: str = "*"
     core_count: float | None = None

@@ -87,6 +87,19 @@ def test_a_copy_that_the_host_waits_for_is_added_to_the_step() -> None:
     assert copied - plain == pytest.approx(0.25)  # a GB at 4 GB/s
 
 
+def test_a_type_of_memory_is_learnt_from_another_generation() -> None:
+    slow, fast = steps_of(efficiency())[6:8]  # 400 MB each
+    slow = replace(slow, device=replace(slow.device, memory_type="GDDR6X"), measured_s=slow.measured_s / 1.25)
+    fast = replace(fast, device=replace(fast.device, memory_type="GDDR6X", generation="Second"))
+    names = [("memory_type", "GDDR6X"), ("generation_memory", "Second")]
+    fit = ShippedFit(
+        sample_of([slow, fast]), [one_number(name, log_sigma=1e4) for name in names], template=efficiency(families={})
+    )
+    logs = fit.solve(chosen=np.array([True, False]))
+    assert fit.seconds(logs)[1] == pytest.approx(fast.measured_s / 1.25, rel=0.01)
+    assert fit.efficiency(logs, "fp32").memory_type_ratios == {"GDDR6X": pytest.approx(1.25, rel=0.01)}
+
+
 def test_groups_weigh_less_than_their_size_and_more_than_one() -> None:
     steps = steps_of()
     sample = sample_of([*steps, *(step for step in steps if step.device.id == "slow")])  # 16 slow, 8 fast
@@ -102,6 +115,7 @@ def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         families={"conv": family(compute_ratio=0.5), "*": family()},
         backward_dispatch_s=2e-5,
         overlap_ratio=0.25,
+        memory_type_ratios={"GDDR6X": 1.05, "HBM3e": 0.9},
         fitted_on=("rtx-4090",),
     )
     assert file_name(written) == "gpu-adalovelace-half.yaml"
@@ -162,6 +176,7 @@ def test_beyond_its_scale_a_residual_counts_in_proportion() -> None:
         ("edge_ramp", "fp64"),
         ("launch_s", "fp32"),
         ("generation_memory", "Second"),
+        ("memory_type", "GDDR9"),
     ],
 )
 def test_a_coefficient_that_is_misspelt_has_no_value(name: tuple[str, ...]) -> None:

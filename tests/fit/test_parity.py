@@ -35,6 +35,7 @@ def a_device(kind: DeviceKind, name: str, **changes: Any) -> Device:
         cache_bytes=4e7,
         power_ratio={"fp32": 0.8, "fp16": 0.7, "bf16": 0.6, "tf32": 0.5},
         streaming_ratio=0.9,
+        memory_type=None if kind == "cpu" else "GDDR6X" if name == "small" else "HBM3",
         exceeds_rated_clock=True,
         has_narrow_tensor_cores=True,
         has_matrix_unit=kind == "cpu",

@@ -76,7 +76,7 @@ def test_no_coefficient_lies_at_a_bound_of_its_prior(efficiency: Efficiency) -> 
 
 @pytest.mark.parametrize(("kind", "most"), [("gpu", 60), ("cpu", 25)])
 def test_few_coefficients_are_shared_by_all_devices_of_a_kind(kind: DeviceKind, most: int) -> None:
-    """Distinct ratios of the families, of all precisions, and the fields with a prior."""
+    """Distinct ratios of the families, of all precisions, the fields with a prior, and the types of memory."""
     fitted = [one for one in EFFICIENCIES if one.kind == kind and one.generation == ANY and one.vendor == ANY]
     ratios = {
         (name, getattr(family, name))
@@ -91,8 +91,9 @@ def test_few_coefficients_are_shared_by_all_devices_of_a_kind(kind: DeviceKind, 
         for field in fields(Efficiency)
         if kind in field.metadata.get("priors", {})
     }
+    types = {name for one in fitted for name in one.memory_type_ratios}
     # Compute ratios are products of a family's and a precision's, so there are fewer coefficients than ratios.
-    assert len({value for name, value in ratios if name == "memory_ratio"}) + len(scalars) < most
+    assert len({value for name, value in ratios if name == "memory_ratio"}) + len(scalars) + len(types) < most
 
 
 def log_spread(one: Device) -> float:

@@ -135,6 +135,12 @@ def test_long_copies_reach_the_share_of_their_kind_of_memory() -> None:
     assert sustained_bytes_per_s(device(streaming_ratio=0.8), efficiency()) == pytest.approx(0.8e11)
 
 
+def test_a_type_of_memory_has_its_own_fitted_share() -> None:
+    fit = efficiency(memory_type_ratios={"GDDR6X": 1.1}, generation_memory_ratio=0.5)
+    for memory_type, ratio in (("GDDR6X", 0.55), ("HBM9", 0.5), (None, 0.5)):
+        assert sustained_bytes_per_s(device(memory_type=memory_type), fit) == pytest.approx(ratio * 1e11)
+
+
 def test_a_cache_of_unknown_speed_is_three_times_as_fast_as_memory() -> None:
     devices = [device(), device(cache_bytes_per_s=5e11)]
     assert rates(devices, [efficiency()] * 2).cache_bytes_per_s.ravel().tolist() == [3e11, 5e11]
