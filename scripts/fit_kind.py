@@ -29,7 +29,7 @@ from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.predict.capability import without_own_ratios
 from advisor.predict.efficiency import precision_class
 from advisor.predict.kernel_time import DISPATCHED, Kernels
-from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency
+from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray
 from advisor.workload.trace_many import OnProgress
@@ -250,9 +250,11 @@ def _efficiencies(
             ):
                 continue
             own = unseen["device" if scope.generation != ANY else "generation"]
+            plain = fit.efficiency(logs, precision)
             found.append(
                 replace(
-                    fit.efficiency(logs, precision),
+                    plain,
+                    memory_type_ratios=_of_types(plain.memory_type_ratios, scope),
                     vendor=scope.vendor,
                     generation=scope.generation,
                     generation_compute_ratio=fit.mean(logs, "generation_compute", scope.means_of),
@@ -281,7 +283,7 @@ class _Scope:
     def is_of_all(self) -> bool:
         return (self.vendor, self.generation) == (ANY, ANY)
 
-    def holds(self, device: Device) -> bool:
+    def holds(self, device: Device | Gpu) -> bool:
         return self.vendor in (ANY, device.vendor) and self.generation in (ANY, device.generation)
 
 
@@ -298,6 +300,13 @@ def _scopes(steps: Sequence[MeasuredStep]) -> list[_Scope]:
         *(_Scope(vendor=vendor, means_of=relatives_of(vendor, devices)) for vendor in sorted(others)),
         *(_Scope(generation=name, means_of=(name,)) for name in sorted({one.generation for one in devices})),
     ]
+
+
+def _of_types(ratios: Mapping[str, float], scope: _Scope) -> dict[str, float]:
+    """Return the ratios of the types of memory that GPUs in the catalog have to which the efficiency applies."""
+    gpus = load_catalog().gpus.values()
+    own = {gpu.memory_type for gpu in gpus if scope.holds(gpu)}
+    return {name: ratio for name, ratio in ratios.items() if name in own}
 
 
 def _families(

@@ -18,7 +18,7 @@ _WRITTEN_SEPARATELY = frozenset(
 def yaml_text(efficiency: Efficiency) -> str:
     """Return the YAML text, with one line per coefficient and per family."""
     lines = [
-        "# What kernels sustain of peak and bandwidth; spreads are of log(measured / predicted).",
+        "# Shares of peak and bandwidth; spreads are of log(measured / predicted).",
         f"kind: {efficiency.kind}",
         f'vendor: "{efficiency.vendor}"',
         f'generation: "{efficiency.generation}"',
