@@ -241,6 +241,7 @@ def _efficiencies(
     """
     found = []
     scopes = _scopes(fit.sample.steps)
+    gpus = tuple(load_catalog().gpus.values())
     for precision in fit.precisions:
         at_precision = [step for step in fit.sample.steps if step.precision == precision]
         for scope in scopes:
@@ -251,10 +252,11 @@ def _efficiencies(
                 continue
             own = unseen["device" if scope.generation != ANY else "generation"]
             plain = fit.efficiency(logs, precision)
+            types = {gpu.memory_type for gpu in gpus if scope.holds(gpu)}
             found.append(
                 replace(
                     plain,
-                    memory_type_ratios=_of_types(plain.memory_type_ratios, scope),
+                    memory_type_ratios={key: one for key, one in plain.memory_type_ratios.items() if key in types},
                     vendor=scope.vendor,
                     generation=scope.generation,
                     generation_compute_ratio=fit.mean(logs, "generation_compute", scope.means_of),
@@ -300,13 +302,6 @@ def _scopes(steps: Sequence[MeasuredStep]) -> list[_Scope]:
         *(_Scope(vendor=vendor, means_of=relatives_of(vendor, devices)) for vendor in sorted(others)),
         *(_Scope(generation=name, means_of=(name,)) for name in sorted({one.generation for one in devices})),
     ]
-
-
-def _of_types(ratios: Mapping[str, float], scope: _Scope) -> dict[str, float]:
-    """Return the ratios of the types of memory that GPUs in the catalog have to which the efficiency applies."""
-    gpus = load_catalog().gpus.values()
-    own = {gpu.memory_type for gpu in gpus if scope.holds(gpu)}
-    return {name: ratio for name, ratio in ratios.items() if name in own}
 
 
 def _families(

@@ -52,7 +52,7 @@ TIMM_FAST_NORMS = {
     # AMP runs of inference with timm's norms in half (benchmark.py --fast-norm), and the norms that were timm's own.
     # On the RTX 4090 ResNet-50 takes 12 % longer with group norms than with batch norms, with torch 2.4 and 2.9 alike,
     # but 2.2 times as long on the RTX 5090. The tables of torch 2.4 are of timm 1.0.9: the first to have all their
-    # nets, and 1.0.11 has others. The layers of its vision transformers had norms of torch's, or without such a form.
+    # nets, and 1.0.11 has others. The layers of its vision transformers had norms that the flag does not change.
     "pt240-cu124-rtx3090": "all but transformers'",
     "pt240-cu124-rtx4090": "all but transformers'",
     "pt291-cu128-4090": "all",
@@ -155,7 +155,8 @@ def timm_names() -> tuple[set[str], dict[str, str]]:
 def timm_forms(name: str) -> frozenset[str]:
     """Return what of a net `benchmark.py` can change.
 
-    "all": norms of timm's; "all but transformers'": some beside those in the layers of a vision transformer; "reparam".
+    "all": it has norms of timm's; "all but transformers'": also outside the layers of a vision transformer; "reparam":
+    it has branches to fuse.
     """
     import torch
 

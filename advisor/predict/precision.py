@@ -76,7 +76,7 @@ def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | No
 def autocast_precision(device: Device) -> Precision | None:
     """Return autocast in bf16 if native, else in fp16 on tensor cores; None if the device has neither.
 
-    A compiler of whole models such as torch-neuronx casts weights once, and activations on the chip: that is bf16.
+    A compiler of whole models, such as torch-neuronx, casts weights once and activations on the chip: all is bf16.
     """
     peaks = device.peak_flops_per_s
     if "bf16" in peaks:
