@@ -21,6 +21,10 @@ in fp32 (20 nets). Torch's kernel for it, `elementwise_kernel`, computes the off
 TRANSPOSED_CYCLES = 0.45
 """For each element of an image that cuDNN copies from NCHW to channels-last or back: 0.40 to 0.49 where the profiler
 shows a copy for each convolution (10 nets)."""
+_PADDED_CYCLES, _CUT_CYCLES = 2.3, 1.2
+"""For each element of an image whose groups of channels cuDNN pads (`tensorTransformGeneric`), and of the result that
+it cuts out of a padded one (`nhwcSliceCKernel`): one net compiled on an H100, where 15 us of each of the former's calls
+are taken for the parameters. Images without groups are taken to be padded as fast as they are cut."""
 _MIXED_CYCLES = 0.97
 """For each element of a result whose operands have different dtypes, such as a residual in fp32 to which autocast adds
 one in 16 bits: 0.94 to 1.03 (9 nets)."""
@@ -96,6 +100,18 @@ def depthwise_cycles(call: Call) -> Number:
     """Return the cycles of a depthwise convolution of NCHW images in fp32, for which torch has a kernel of its own."""
     taps = math.prod(call.inputs[1].shape[2:])
     return (_DEPTHWISE_CYCLES + _TAP_CYCLES * taps) * call.outputs[0].numel
+
+
+def padding_of(call: Call, *, inputs_ratio: float, outputs_ratio: float) -> tuple[Number, Number]:
+    """Return (elements that are copied, cycles) to pad the channels of a convolution's image and to cut its result.
+
+    The ratios are the padded channels, relative to their number; a copy of n elements reads and writes n.
+    """
+    source, weight, result = call.inputs[0], call.inputs[1], call.outputs[0]
+    padded, cut = source.numel * (inputs_ratio > 1), result.numel * (outputs_ratio > 1)
+    copied = (padded * (1 + inputs_ratio) + cut * (1 + outputs_ratio)) / 2
+    is_grouped = weight.shape[1] != source.shape[1]
+    return copied, (_PADDED_CYCLES if is_grouped else _CUT_CYCLES) * padded + _CUT_CYCLES * cut
 
 
 def _pointwise(call: Call) -> Issued | None:

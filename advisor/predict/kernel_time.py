@@ -321,13 +321,14 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         memory_s = np.maximum(memory_s, issue_s)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
-    memory_s = memory_s + _added_s(kernels, rates)
     launch_s = kernels.launches * rates.launch_s
     if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     if kernels.serial_cycles.any():
         launch_s = launch_s + kernels.serial_cycles * rates.cycle_s
-    busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
+    added_s = _added_s(kernels, rates)
+    busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio) + added_s
+    memory_s = memory_s + added_s
     if kernels.mapped_bytes.any():
         faults_s = kernels.mapped_bytes / _PAGE_BYTES * rates.page_s
         memory_s, busy_s = memory_s + faults_s, busy_s + faults_s

@@ -19,7 +19,7 @@ from advisor.predict.composite_kernels import (
 )
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
-from advisor.predict.issued import depthwise_cycles
+from advisor.predict.issued import depthwise_cycles, padding_of
 from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import MATRIX_FAMILIES, Width, computed_width, computing_family, unit_of, width_of
 from advisor.predict.products import Product, has_window
@@ -304,6 +304,11 @@ def _row_kernels(
         if kind == "gpu" and unit in TENSOR_UNITS:
             padded_ratio = product.nhwc_padded_ratio if is_channels_last else product.nchw_padded_ratio
             found["flop_ratio"] = program.flop_ratio * padded_ratio
+            if is_channels_last and row.op == "aten.convolution":
+                ratios = {"inputs_ratio": product.padded_inputs_ratio, "outputs_ratio": product.padded_outputs_ratio}
+                copied, cycles = padding_of(work.call, **ratios)
+                found["passed_bytes"] = found["passed_bytes"] + copied * ITEMSIZE_BYTES[work.dtype]
+                found["passed_cycles"] = found["passed_cycles"] + cycles
         return found
 
     kernels = [terms(product) for product in products]

@@ -114,7 +114,12 @@ def stored_dtype(operand: Operand, *, width: Width) -> str:
 
 
 def compiled_dtype(operand: Operand, *, width: Width) -> str:
-    """Return the dtype of the operand in memory between the kernels of torch.compile."""
+    """Return the dtype of the operand in memory between the kernels of torch.compile.
+
+    On CPUs most of the activations that are `widened` count as too expensive to compute again.
+    """
+    if operand.widened and width not in ("full", "autocast on CPUs"):
+        return "float32"
     is_narrow = width in AUTOCASTS and operand.narrowed and operand.dtype == "float32"
     return "float16" if is_narrow else stored_dtype(operand, width=width)
 

@@ -19,6 +19,8 @@ _DIRECT_GROUP_CHANNELS = 64.0
 """Channels per group to which the `direct_ratio` of weight gradients refers."""
 _WIDEST_SINGLE_TILE, _TILE_STEP = 128.0, 64.0
 """A group of channels is padded to a power of two up to 128, and to a multiple of 64 above."""
+_ALIGNED_CHANNELS, _PICTURE_CHANNELS = 8.0, 4.0
+"""Multiples of channels that tensor cores load, and the most channels of a picture."""
 _WRITTEN_FOR_NCHW, _WRITTEN_FOR_NHWC = frozenset({1.0, 3.0, 5.0}), frozenset({1.0, 3.0, 5.0, 7.0})
 """Sizes of square depthwise kernels with specialized code. In NCHW torch hands 1, 3 and 5 to cuDNN, or to templates of
 its own, and runs others in a loop (`check_cudnn_depthwise_workload_with_filter` in ATen's Convolution.cpp,
@@ -53,6 +55,10 @@ class Product:
     """FLOP of tensor cores for images in NCHW, with the padding of tiles, relative to those of the product."""
     nhwc_padded_ratio: float = 1.0
     """The same, channels-last."""
+    padded_inputs_ratio: float = 1.0
+    """Input channels of a group, as cuDNN pads images channels-last for tensor cores, relative to their number."""
+    padded_outputs_ratio: float = 1.0
+    """The same of its output channels."""
     nchw_direct_ratio: float = 0.0
     """Time of a FLOP if a GPU has only a direct kernel for the shapes in NCHW, relative to the weight gradient of a
     grouped convolution with 64 channels per group; 0 if another kernel supports them."""
@@ -202,6 +208,10 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
         is_depthwise=is_depthwise,
         nchw_padded_ratio=columns_ratio,
         nhwc_padded_ratio=columns_ratio * _padded_ratio(weight.shape[1]) if is_grouped else 1.0,
+        padded_inputs_ratio=1.0 if is_depthwise else _padded_image_ratio(weight.shape[1], is_grouped=is_grouped),
+        padded_outputs_ratio=1.0
+        if is_depthwise
+        else _padded_image_ratio(weight.shape[0] / groups, is_grouped=is_grouped),
         nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
         nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
         can_winograd=keeps_size and kernel == (3.0, 3.0),
@@ -260,6 +270,20 @@ def _padded_ratio(channels: Number) -> float:
     if width > _WIDEST_SINGLE_TILE:
         return math.ceil(width / _TILE_STEP) * _TILE_STEP / width
     return math.pow(2.0, math.ceil(math.log2(width))) / width
+
+
+def _padded_image_ratio(channels: Number, *, is_grouped: bool) -> float:
+    """Return the channels of a group, as cuDNN pads an image channels-last for tensor cores, relative to their number.
+
+    Their loads take 16 bytes, 8 channels in 16 bits, to which cuDNN pads since 7.6.3 (NVIDIA, Convolutional Layers
+    User's Guide); it has own kernels for pictures. Of grouped convolutions, an H100's profile of a RegNet with groups
+    of 24 shows copies of images; in ten nets on three GPUs groups of 24 and 56 channels take as much longer, and powers
+    of two and groups of 112 channels and more do not.
+    """
+    width = fixed(channels)
+    if is_grouped:
+        return _padded_ratio(channels) if width < _TILE_STEP else 1.0
+    return math.ceil(width / _ALIGNED_CHANNELS) * _ALIGNED_CHANNELS / width if width > _PICTURE_CHANNELS else 1.0
 
 
 def _is_unusual(kernel: tuple[float, ...], written_for: Set[float]) -> bool:

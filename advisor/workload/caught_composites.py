@@ -213,6 +213,7 @@ class Composites(TorchFunctionMode):
             self._decomposes_attention
             or query.dim() != _FUSED_DIMS
             or _has_strided_rows(query, (query, key, value, attn_mask))
+            or _is_broadcast(query, key, value, enable_gqa=enable_gqa)
         ):
             with torch._C.DisableTorchFunction(), self._recorder.within(self._math_precision):
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
@@ -305,6 +306,15 @@ def _has_strided_rows(query: torch.Tensor, others: Iterable[torch.Tensor | None]
     but the math path costs them little more. Source: `check_last_dim_stride_equals_1_dense` in ATen's sdp_utils_cpp.h.
     """
     return query.shape[-1] > 1 and any(one is not None and one.dim() > 0 and one.stride(-1) != 1 for one in others)
+
+
+def _is_broadcast(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, enable_gqa: bool) -> bool:
+    """Return whether samples or heads share keys or values by broadcasting, which no fused kernel does.
+
+    Source: `check_batch_size_and_num_heads_dense` in ATen's sdp_utils_cpp.h.
+    """
+    dims = slice(1) if enable_gqa else slice(2)
+    return any(one.shape[:-2][dims] != query.shape[:-2][dims] for one in (key, value))
 
 
 def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, enable_gqa: bool) -> None:

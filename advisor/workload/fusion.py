@@ -18,6 +18,10 @@ _UNFUSED_READERS = frozenset({"pool", "interpolate"})
 """Each result reads many elements, so the input is written first (torch/_inductor/lowering.py, `realize_hint`)."""
 _TWO_PASS_NORMS = ("batch_norm", "group_norm")
 """Norms over more elements than a thread block holds; their statistics need a separate pass, like reductions."""
+_KEPT_WIDE = frozenset(
+    {"aten.silu", "aten.hardswish", "aten.gelu", "aten.mish", "aten.leaky_relu", "aten.elu", "aten.softplus"}
+)
+"""Activations whose formula takes its operand more than once, in fp32 (torch/_inductor/decomposition.py)."""
 _MOST_JOINED = 8
 """A concatenation of more parts is not fused into readers (torch/_inductor/config.py, `max_pointwise_cat_inputs`)."""
 
@@ -55,6 +59,8 @@ class Fusion:
     """Values whose kernel continues with the call that reads them."""
     narrowed: set[int] = field(default_factory=set)
     """Values that are written in half, because every reader casts them."""
+    widened: set[int] = field(default_factory=set)
+    """Values of half that are kept in fp32, because a kernel writes what they are computed from."""
 
 
 def fuse(calls: Sequence[TracedCall]) -> Fusion:
@@ -88,6 +94,8 @@ def fuse(calls: Sequence[TracedCall]) -> Fusion:
     for value, maker in makers.items():
         if calls[maker].fusable:
             _settle(value, readers.get(value, []), calls, in_place, fusion)
+            if _is_kept_wide(value, makers, readers.get(value, []), calls, fusion):
+                fusion.widened.add(value)
     for value, maker in makers.items():
         if value not in taken and _is_recomputed(value, maker, readers.get(value, []), calls, fusion):
             # Readers in other kernels recompute it; if none is in its maker's kernel, that kernel is dropped.
@@ -175,6 +183,26 @@ def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequen
         return False
     source, read = whole[0]
     return read[1:] == made[1:] and (maker, source) not in fusion.read_inside
+
+
+def _is_kept_wide(
+    value: int, makers: Mapping[int, int], readers: Sequence[int], calls: Sequence[TracedCall], fusion: Fusion
+) -> bool:
+    """Return True if the value is an activation of a norm's result that several kernels compute again from fp32.
+
+    A norm has five operands, more than Inductor computes again (`should_realize_on_reuse`), so its result is written
+    where the activation takes it more than once. It is in fp32 there, since casts to half and back cancel
+    (torch/_inductor/fx_passes/joint_graph.py, `pointless_convert`). Squeeze-and-excitation has such readers: a mean
+    and a product. A matmul or a convolution reads the activation itself, in half.
+    """
+    maker = makers[value]
+    call = calls[maker]
+    if call.op.removesuffix("_") not in _KEPT_WIDE or value in fusion.unwritten or len(set(readers)) < 2:
+        return False
+    is_of_norm = any(
+        (maker, source) in fusion.read_inside and calls[makers[source]].family == "norm" for source in call.reads
+    )
+    return is_of_norm and all(calls[index].fusable and _in_one_graph(maker, calls[index], calls) for index in readers)
 
 
 def _settle(

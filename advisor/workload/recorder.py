@@ -608,6 +608,7 @@ def _row(
             low_on_cpus=low_on_cpus or (dtype == "float32" and value in halves),
             fused=(index, value) in fusion.read_inside,
             narrowed=value in fusion.narrowed,
+            widened=value in fusion.widened,
             varies=varying,
         )
         for (shape, dtype, low, low_on_cpus), value, varying in zip(call.inputs, call.reads, varies, strict=False)
@@ -621,6 +622,7 @@ def _row(
             fused=value in fusion.unwritten,
             joined=value in fusion.joined,
             narrowed=value in fusion.narrowed,
+            widened=value in fusion.widened,
             varies=varying,
         )
         for (shape, dtype, low, low_on_cpus), value, varying in zip(

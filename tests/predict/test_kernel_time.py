@@ -125,6 +125,11 @@ def test_a_copy_to_another_layout_reads_and_writes() -> None:
     assert total_s(norm, rates()) == pytest.approx(3.0 + 2.0)
 
 
+def test_copies_before_and_after_a_kernel_are_not_hidden_behind_it() -> None:
+    product = kernels(flops=[[1000.0]], data_bytes=[[300.0]], passed_bytes=np.array([[100.0]]))
+    assert total_s(product, rates(overlap_ratio=1.0)) == pytest.approx(10.0 + 2.0)
+
+
 def test_a_direct_kernel_computes_at_its_own_rate() -> None:
     direct = kernels(flops=[[100.0]], data_bytes=[[0.0]], direct_flops=np.array([[50.0]]))
     assert total_s(direct, rates(direct_flops_per_s=5.0)) == pytest.approx(10.0)

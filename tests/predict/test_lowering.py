@@ -8,7 +8,7 @@ from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.predict.composite_kernels import PRODUCT_CALL_CYCLES
 from advisor.predict.kernel_time import UNITS, Kernels
 from advisor.predict.lowering import StepKernels, lower
-from advisor.predict.precision import width_of
+from advisor.predict.precision import compiled_dtype, width_of
 from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
 from advisor.records.generation import Generation
@@ -143,6 +143,39 @@ def test_a_fused_kernel_casts_what_it_reads_and_writes() -> None:
     assert moved_bytes(workload(norm), precision="amp-fp16")[0] == 100 * (8 + 6)
     assert moved_bytes(workload(norm), precision="amp-fp16", compile_mode="compile")[0] == 100 * (2 + 2)
     assert moved_bytes(workload(norm), precision="fp32", compile_mode="compile")[0] == 100 * (4 + 4)
+
+
+def test_an_activation_that_several_kernels_compute_again_is_exchanged_in_fp32() -> None:
+    low, wide = operand((0.0, 1.0), 100, low=True), operand((0.0, 1.0), 100, low=True, widened=True)
+    activation = workload(row("aten.silu", (low,), (wide,), family="pointwise"))
+    assert moved_bytes(activation, precision="amp-fp16", compile_mode="compile")[0] == 100 * (2 + 4)
+    assert moved_bytes(activation, precision="fp16", compile_mode="compile")[0] == 100 * (2 + 4)
+    assert moved_bytes(activation, precision="amp-fp16")[0] == 100 * (2 + 2)
+    assert compiled_dtype(wide, width="autocast on CPUs") == "float16"
+
+
+def test_images_are_padded_for_channels_last_kernels_on_tensor_cores() -> None:
+    def grouped(width: int) -> Workload:
+        image, weight = operand((0.0, 1.0), 2 * width, 4, 4, low=True), operand(2 * width, width, 3, 3)
+        attributes = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 2, "transposed": False}
+        return workload(row("aten.convolution", (image, weight), (image,), family="conv", attributes=attributes))
+
+    def copied(width: int, **how: Any) -> tuple[float, float]:
+        kernels = lowered(grouped(width), **{"precision": "amp-fp16", "layout": "nhwc"} | how)
+        at = list(kernels.family).index(kernels.families.index("conv_grouped"))
+        return float(kernels.passed_bytes[at, 0]), float(kernels.passed_cycles[at, 0])
+
+    numel = 2 * 24 * 4 * 4
+    # Read with 24 channels a group and written with 32 before, the other way round after: 2 bytes x (24 + 32) / 24.
+    assert copied(24) == pytest.approx((2 * numel * 56 / 24, numel * (2.3 + 1.2)))
+    image, weight = operand((0.0, 1.0), 30, 4, 4, low=True), operand(16, 30, 1, 1)
+    attributes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "transposed": False}
+    result = operand((0.0, 1.0), 16, 4, 4, low=True)
+    whole = workload(row("aten.convolution", (image, weight), (result,), family="conv", attributes=attributes))
+    kernels = lowered(whole, precision="amp-fp16", layout="nhwc")
+    assert float(kernels.passed_bytes[:, 0].sum()) == pytest.approx(30 * 16 * (1 + 32 / 30))
+    assert float(kernels.passed_cycles[:, 0].sum()) == pytest.approx(30 * 16 * 1.2)
+    assert copied(24, layout="nchw") == copied(24, precision="fp32") == copied(32) == copied(120) == (0.0, 0.0)
 
 
 def test_a_product_reads_the_copy_in_half_that_the_kernel_before_it_wrote() -> None:

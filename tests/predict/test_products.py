@@ -359,3 +359,25 @@ def test_every_operator_of_a_matrix_family_has_its_products() -> None:
 def test_what_is_no_product_has_none() -> None:
     assert products("aten.relu", tensor(4), output=tensor(4)) == ()
     assert products("aten.linalg_cholesky_ex", tensor(4, 4), output=tensor(4, 4)) == ()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "ratios"),
+    [(24, 56, (32 / 24, 64 / 56)), (16, 24, (1, 32 / 24)), (64, 112, (1, 1)), (120, 120, (1, 1))],
+)
+def test_narrow_groups_of_images_are_padded_to_a_power_of_two(
+    inputs: int, outputs: int, ratios: tuple[float, float]
+) -> None:
+    image, result, weight = tensor(2, 4 * inputs, 8, 8), tensor(2, 4 * outputs, 8, 8), tensor(4 * outputs, inputs, 3, 3)
+    found = convolution(image, weight, result)
+    assert (found.padded_inputs_ratio, found.padded_outputs_ratio) == pytest.approx(ratios)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "ratios"), [(3, 32, (1, 1)), (30, 8, (32 / 30, 1)), (64, 6, (1, 8 / 6))])
+def test_images_are_padded_to_a_multiple_of_eight_channels(
+    inputs: int, outputs: int, ratios: tuple[float, float]
+) -> None:
+    found = convolution(tensor(2, inputs, 8, 8), tensor(outputs, inputs, 1, 1), tensor(2, outputs, 8, 8))
+    assert (found.padded_inputs_ratio, found.padded_outputs_ratio) == pytest.approx(ratios)
+    depthwise = convolution(tensor(2, 30, 8, 8), tensor(30, 1, 3, 3), tensor(2, 30, 8, 8))
+    assert (depthwise.padded_inputs_ratio, depthwise.padded_outputs_ratio) == (1, 1)

@@ -86,6 +86,25 @@ def test_fused_kernels_take_rows_whose_elements_are_side_by_side(arrange, is_fus
     assert (counts["attention"], counts["aten.bmm"]) == ((1, 0) if is_fused else (0, 2))
 
 
+@pytest.mark.parametrize(
+    ("keys", "grouped", "is_fused"),
+    [
+        (lambda heads: heads, False, True),
+        (lambda heads: heads[:, :1], False, False),  # as in timm's MultiQueryAttention2d
+        (lambda heads: heads[:, :1].expand_as(heads), False, True),
+        (lambda heads: heads[:, :1], True, True),
+        (lambda heads: heads[:1], False, False),
+    ],
+)
+def test_fused_kernels_do_not_broadcast_keys_to_heads_or_samples(keys, grouped, is_fused):
+    def attend(self, x):
+        heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        return functional.scaled_dot_product_attention(heads, keys(heads), keys(heads), enable_gqa=grouped)
+
+    counts = op_counts(traced(Calls(attend), sequences))
+    assert (counts["attention"], counts["aten.bmm"]) == ((1, 0) if is_fused else (0, 2))
+
+
 @pytest.mark.parametrize(("half_attention", "policy", "is_low"), [(True, "low", True), (False, "full", False)])
 def test_what_attention_falls_apart_into_runs_in_half_or_in_fp32(half_attention, policy, is_low):
     """Autocast casts its operands and calls the rest without itself; a softmax of the model's own it runs in fp32."""

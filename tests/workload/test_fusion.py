@@ -1,5 +1,6 @@
 """Programs of a few operators, and what torch.compile keeps out of memory of each."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -155,6 +156,43 @@ def test_what_only_products_read_is_written_in_half():
 
     both = traced(Calls(keep, inner=nn.Linear(8, 8)), vectors)
     assert flagged(both, "aten.native_layer_norm", "narrowed")[0][1][0] is False
+
+
+class Gated(nn.Module):
+    """Squeeze and excitation: the mean of an activation decides how much of it goes on."""
+
+    def __init__(self, activation, *, norm=None):
+        super().__init__()
+        self.before, self.norm = nn.Conv2d(3, 8, 3), norm or nn.BatchNorm2d(8)
+        self.activation, self.gate, self.after = activation, nn.Conv2d(8, 8, 1), nn.Conv2d(8, 4, 1)
+
+    def forward(self, x):
+        x = self.activation(self.norm(self.before(x)))
+        return self.after(x * self.gate(x.mean((2, 3), keepdim=True)).sigmoid())
+
+
+@pytest.mark.parametrize(
+    ("activation", "op"),
+    [(nn.SiLU(), "aten.silu"), (nn.SiLU(inplace=True), "aten.silu_"), (nn.Hardswish(), "aten.hardswish")],
+)
+def test_an_activation_that_takes_a_norm_twice_leaves_it_in_fp32_for_its_readers(activation, op):
+    workload = traced(Gated(activation).eval(), images)
+    assert flagged(workload, op, "widened") == [([False], [True])]
+    assert flagged(workload, "aten.mean", "widened") == [([True], [False])]
+    assert flagged(workload, "aten.mul", "widened")[0][0][0] is True
+
+
+def test_an_activation_stays_in_half_if_it_takes_its_operand_once_or_a_convolution_made_that():
+    for model in (Gated(nn.ReLU()), Gated(nn.SiLU(), norm=nn.Identity())):
+        rows = traced(model.eval(), images).rows
+        assert not any(one.widened for row in rows for one in (*row.inputs, *row.outputs))
+
+
+def test_an_activation_that_a_convolution_reads_too_is_written_itself():
+    model = Gated(nn.SiLU())
+    model.gate = nn.Sequential(nn.Conv2d(8, 8, 1))
+    model.forward = lambda x: model.after(active := model.activation(model.norm(model.before(x)))) * active.mean()
+    assert not any(one.widened for row in traced(model.eval(), images).rows for one in row.outputs)
 
 
 def test_parts_of_a_concatenation_are_computed_in_their_place():
