@@ -116,7 +116,7 @@ def stored_dtype(operand: Operand, *, width: Width) -> str:
 def compiled_dtype(operand: Operand, *, width: Width) -> str:
     """Return the dtype of the operand in memory between the kernels of torch.compile.
 
-    On CPUs most of the activations that are `widened` count as too expensive to compute again.
+    Under autocast on CPUs, most of the activations that are `widened` count as too expensive to compute again.
     """
     if operand.widened and width not in ("full", "autocast on CPUs"):
         return "float32"

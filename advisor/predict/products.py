@@ -276,9 +276,9 @@ def _padded_image_ratio(channels: Number, *, is_grouped: bool) -> float:
     """Return the channels of a group, as cuDNN pads an image channels-last for tensor cores, relative to their number.
 
     Their loads take 16 bytes, 8 channels in 16 bits, to which cuDNN pads since 7.6.3 (NVIDIA, Convolutional Layers
-    User's Guide); it has own kernels for pictures. Of grouped convolutions, an H100's profile of a RegNet with groups
-    of 24 shows copies of images; in ten nets on three GPUs groups of 24 and 56 channels take as much longer, and powers
-    of two and groups of 112 channels and more do not.
+    User's Guide); it has kernels of its own for pictures. An H100's profile of a RegNet with groups of 24 shows copies
+    of images for grouped convolutions; in ten nets on three GPUs groups of 24 and 56 channels take as much longer, and
+    powers of two and groups of 112 channels and more do not.
     """
     width = fixed(channels)
     if is_grouped:
