@@ -29,7 +29,7 @@ class Operand:
     - `fused`: under torch.compile, produced and read in one kernel, so it is not written to memory
     - `joined`: under torch.compile, an output that its kernel continues with, so the operator needs no launch
     - `narrowed`: under torch.compile and autocast, stored only in half precision because every reader would cast it
-    - `widened`: under torch.compile, a result of half that kernels exchange in fp32, because they compute it again
+    - `widened`: under torch.compile, a 16-bit result that is stored as the fp32 value it is recomputed from
     - `kept`: stays in memory between passes like parameters but grows with the batch: a KV cache
     - `varies`: not a parameter, buffer or gradient of one; needed in a trace of one batch, whose shapes do not tell
     """

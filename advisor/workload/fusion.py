@@ -175,7 +175,7 @@ def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequen
     call = calls[maker]
     if call.family != "pointwise" or len(call.outputs) != 1 or len(set(readers)) < 2:
         return False
-    if not all(calls[index].fusable and _in_one_graph(maker, calls[index], calls) for index in readers):
+    if not _all_fuse(readers, maker, calls):
         return False
     made = call.outputs[0]
     whole = [(source, read) for source, read in zip(call.reads, call.inputs, strict=True) if _as_large(read, made)]
@@ -202,7 +202,7 @@ def _is_kept_wide(
     is_of_norm = any(
         (maker, source) in fusion.read_inside and calls[makers[source]].family == "norm" for source in call.reads
     )
-    return is_of_norm and all(calls[index].fusable and _in_one_graph(maker, calls[index], calls) for index in readers)
+    return is_of_norm and _all_fuse(readers, maker, calls)
 
 
 def _settle(
@@ -224,6 +224,11 @@ def _can_join(call: TracedCall, *, reader_count: int) -> bool:
     if call.family == "reduction" and reader_count > 1:
         return False
     return call.fusable and call.family not in _UNFUSED_READERS and not _is_two_passes(call)
+
+
+def _all_fuse(readers: Sequence[int], maker: int, calls: Sequence[TracedCall]) -> bool:
+    """Return True if all readers can join kernels of their maker's graph."""
+    return all(calls[index].fusable and _in_one_graph(maker, calls[index], calls) for index in readers)
 
 
 def _in_one_graph(maker: int | None, call: TracedCall, calls: Sequence[TracedCall]) -> bool:
