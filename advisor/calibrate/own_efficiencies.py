@@ -31,7 +31,6 @@ _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
         "winograd_speedup": (1.0, 2.25),
         "cache_kept_ratio": (0.02, 1.0),
         "dispatch_s": (5e-7, 5e-5),
-        "backward_dispatch_s": (5e-7, 5e-5),
     },
     "gpu": {
         "launch_s": (5e-7, 2e-5),

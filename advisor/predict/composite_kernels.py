@@ -65,6 +65,8 @@ class Program:
     """The cycles in which its cores issue the instructions of these kernels."""
     serial_cycles: Number = 0.0
     """Cycles of code that runs on one core of a CPU."""
+    block_rows: Number = math.inf
+    """Rows that a product takes at a time on a CPU, where MKL packs the other matrix again for each block."""
     repack_count: Number = 0.0
     """How often a library repacks the parameters into its own layout in a call."""
     saves_half_rereads: bool = False
@@ -283,8 +285,8 @@ def _convolution_backward(call: Call, itemsize_bytes: float) -> Program:
 def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of attention: fused without dropout, where a score costs an exponential beside its products.
 
-    A causal mask skips whole blocks of keys only. Gradients in 16 bits are products by oneDNN, block by block, with
-    the heads shared among the cores.
+    A causal mask skips whole blocks of keys only. Every block of queries multiplies all keys and values. Gradients in
+    16 bits are products by oneDNN, block by block, with the heads shared among the cores.
 
     With dropout torch takes the math path, which writes the scores to memory.
 
@@ -309,6 +311,7 @@ def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
             flop_ratio=block_ratio,
             function_flops=(_FLOP_RATIO_OF_FUNCTION["exp"] + _SCORE_ADDITIONS) * taken,
             scalar_cycles=_CALLS_PER_BLOCK * PRODUCT_CALL_CYCLES * blocks * is_by_block,
+            block_rows=block,
         )
     passes, operators = (10.0, 8.0) if is_backward else (7.0, 6.0)
     return Program(launches=operators, dispatches=operators, extra_bytes=passes * scores * itemsize_bytes)

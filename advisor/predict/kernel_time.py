@@ -16,8 +16,10 @@ import numpy as np
 from advisor.predict.issued import TRANSPOSED_CYCLES
 from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
-UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector")
-"""The units of `Device.peak_flops_per_s`."""
+BLAS_BF16 = "bf16 by BLAS"
+"""The unit on which a CPU's BLAS library multiplies bf16: MKL takes AMD's CPUs for ones without bf16."""
+UNITS = ("fp32", "tf32", "fp16", "bf16", BLAS_BF16, "fp64", "vector")
+"""The units of `Device.peak_flops_per_s`, and `BLAS_BF16`."""
 TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 LOAD_S = 2.6e-7
 """Latency of a dependent load on a GPU at low occupancy: 200 to 800 cycles (Zhang et al., Dive into Deep Learning,

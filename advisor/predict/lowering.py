@@ -20,7 +20,7 @@ from advisor.predict.composite_kernels import (
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.issued import depthwise_cycles, padding_of
-from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
+from advisor.predict.kernel_time import BLAS_BF16, DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import MATRIX_FAMILIES, Width, computed_width, computing_family, unit_of, width_of
 from advisor.predict.products import Product, has_window
 from advisor.predict.row_work import (
@@ -60,7 +60,8 @@ _PACKED_CYCLES = 0.8
 """Cycles in which MKL copies an element of an fp32 matrix into the order that its kernels read. A linear layer takes
 them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Zen 4 at 3.45 GHz (256 and 1,024 wide),
 0.7 with two of a Granite Rapids. All cores are taken to share them, which fits whole steps best (docs/experiments.md),
-though two of a Zen 4 take as long as one. A product with a single row copies nothing."""
+though two of a Zen 4 take as long as one. A product with a single row copies nothing. Attention copies all keys and
+values again for each block of queries."""
 _CAST_BYTES = ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"]
 _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
 """Families in which torch splits the elements among a CPU's cores."""
@@ -236,6 +237,8 @@ def _row_kernels(
         family = _family(row, product, kind=kind, is_generated=is_compiled and kind == "gpu")
         own_family = product.family if product is not None and product.family else computing_family(row, kind=kind)
         unit = unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
+        if kind == "cpu" and row.op == "attention" and unit == "bf16":
+            unit = BLAS_BF16
         found: dict[str, Any] = {
             "family": family,
             "unit": "vector" if product is not None and product.is_depthwise else unit,
@@ -295,8 +298,8 @@ def _row_kernels(
         found["direct_flops"] = found["flops"] * (
             product.nhwc_direct_ratio if is_channels_last else product.nchw_direct_ratio
         )
-        if kind == "cpu" and unit == "fp32":
-            elements = found["flops"] / (2 * found["m"])
+        if kind == "cpu" and unit in ("fp32", BLAS_BF16):
+            elements = found["flops"] / (2 * np.minimum(found["m"], program.block_rows))
             found["scalar_cycles"] = found["scalar_cycles"] + _PACKED_CYCLES * elements * (found["m"] > 1)
         if kind == "cpu" and family in ("conv", "conv_backward"):
             blocks = np.ceil(found["n"] / _CHANNEL_BLOCK)
@@ -401,8 +404,13 @@ def _converts_layout(counts: RowCounts) -> bool:
 
 
 def _family(row: Row, product: Product | None, *, kind: DeviceKind, is_generated: bool) -> str:
-    """Return the family whose rates apply to the kernel. Inductor generates the kernel for a GPU if `is_generated`."""
-    family = "matmul" if kind == "cpu" and row.op in FAST_PATHS else row.family
+    """Return the family whose rates apply to the kernel. Inductor generates the kernel for a GPU if `is_generated`.
+
+    On a CPU, attention consists of products, forward and backward (ATen's FlashAttentionKernel.cpp).
+    """
+    if kind == "cpu" and product is not None and (row.op in FAST_PATHS or row.family == "attention"):
+        return "matmul"
+    family = row.family
     if is_vector_attention(row):
         return VECTOR_ATTENTION
     if family == "matmul" and any(operand.dtype in QUANTIZED_DTYPES for operand in row.inputs):

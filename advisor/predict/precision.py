@@ -135,11 +135,12 @@ def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], s
 def computing_family(row: Row, *, kind: DeviceKind) -> str:
     """Return the family for which `unit_of` finds the unit of the row.
 
-    On a CPU, GRU and plain recurrent layers and torch's fast paths for encoders count as matmuls, since they run in
-    MKL; an LSTM runs in oneDNN (ATen's RNN.cpp).
+    On a CPU, attention, GRU and plain recurrent layers and torch's fast paths for encoders count as matmuls, since they
+    run in MKL; an LSTM runs in oneDNN (ATen's FlashAttentionKernel.cpp and RNN.cpp).
     """
     is_cell = row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm"
-    return _BLAS_FAMILY if kind == "cpu" and (is_cell or row.op in FAST_PATHS) else row.family
+    is_by_blas = is_cell or row.family == "attention" or row.op in FAST_PATHS
+    return _BLAS_FAMILY if kind == "cpu" and is_by_blas else row.family
 
 
 def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) -> str:

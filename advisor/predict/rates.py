@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
-from advisor.predict.kernel_time import STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
+from advisor.predict.kernel_time import BLAS_BF16, STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
     REFERENCE_CLOCK_HZ,
@@ -163,7 +163,12 @@ def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
 
 
 def used_unit(device: Device, unit: str) -> str:
-    """Return the unit that the device computes on: fp32, with converted operands, if it lacks the requested one."""
+    """Return the unit that the device computes on: fp32, with converted operands, if it lacks the requested one.
+
+    In attention on two cores of a Zen 4, MKL multiplies bf16 at 195 GFLOP/s, of 448, and fp32 at 209, of 224.
+    """
+    if unit == BLAS_BF16 and device.vendor != "AMD":
+        unit = "bf16"
     return unit if unit in device.peak_flops_per_s else "fp32"
 
 

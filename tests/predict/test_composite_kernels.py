@@ -63,6 +63,14 @@ def test_a_score_of_attention_takes_a_cpu_an_exponential_beside_its_products() -
         assert found.flop_ratio == 1
 
 
+@pytest.mark.parametrize(("length", "block"), [(100, 32), (192, 64), (768, 256)])
+def test_long_attention_takes_a_cpu_larger_blocks_of_queries(length: int, block: int) -> None:
+    heads = operand((0.0, 1.0), 12, length, 64)
+    attributes = {"causal": False, "dropout_ratio": 0.0}
+    toy = row("attention", (heads, heads, heads), (heads,), family="attention", attributes=attributes)
+    assert program(toy, "cpu").block_rows == block
+
+
 def test_a_causal_mask_skips_blocks_of_512_keys_on_a_cpu() -> None:
     def causal(length: int) -> Program:
         heads = operand((0.0, 1.0), 12, length, 64)

@@ -6,14 +6,14 @@ import pytest
 
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.predict.composite_kernels import PRODUCT_CALL_CYCLES
-from advisor.predict.kernel_time import UNITS, Kernels
+from advisor.predict.kernel_time import BLAS_BF16, UNITS, Kernels
 from advisor.predict.lowering import StepKernels, lower
 from advisor.predict.precision import compiled_dtype, width_of
 from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
 from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray
-from advisor.records.workload import Operand, Row, Workload
+from advisor.records.workload import Operand, Phase, Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
 BATCHES = np.array([1.0, 4.0])
@@ -689,6 +689,38 @@ def test_an_encoder_layer_computes_its_products_by_blas_on_a_cpu_and_writes_its_
     of_gpu = lowered(workload(layer), kind="gpu", batches=np.array([8.0]))
     of_fused_bytes = of_gpu.data_bytes[of_gpu.family != of_gpu.families.index("pointwise")].sum()
     assert found.data_bytes.sum() - of_fused_bytes == pytest.approx(4 * 4 * 1_600)
+
+
+def attention(phase: Phase = "forward") -> Workload:
+    """Attention of 200 tokens with one head of 64, or its gradients."""
+    heads = operand((0.0, 1.0), 1, 200, 64)
+    op = "attention_backward" if phase == "backward" else "attention"
+    given = (heads,) * (4 if phase == "backward" else 3)
+    attributes = {"causal": False, "dropout_ratio": 0.0}
+    return workload(row(op, given, (heads,), family="attention", phase=phase, attributes=attributes))
+
+
+@pytest.mark.parametrize(
+    ("phase", "precision", "unit"),
+    [
+        ("forward", "fp32", "fp32"),
+        ("backward", "fp32", "fp32"),
+        ("forward", "amp-bf16", BLAS_BF16),
+        ("backward", "amp-bf16", "bf16"),
+    ],
+)
+def test_attention_takes_a_cpu_products_by_mkl_but_its_16_bit_gradients_by_onednn(
+    phase: Phase, precision: Precision, unit: str
+) -> None:
+    kernels = lowered(attention(phase), kind="cpu", precision=precision)
+    assert kernels.families[kernels.family[0]] == "matmul"
+    assert UNITS[kernels.unit[0]] == unit
+
+
+def test_attention_packs_keys_and_values_for_each_block_of_64_queries_on_a_cpu() -> None:
+    kernels = lowered(attention(), kind="cpu", batches=np.array([1.0]))
+    # 2 x 200 x 64 elements of keys and values, by 200 / 64 blocks, each in 0.8 cycles.
+    assert kernels.scalar_cycles[0] == pytest.approx(0.8 * 2 * 200 * 64 * 200 / 64)
 
 
 # Kernels that are kept for later batch sizes
