@@ -17,7 +17,7 @@ from advisor.predict.issued import TRANSPOSED_CYCLES
 from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
 BLAS_BF16 = "bf16 by BLAS"
-"""The unit on which a CPU's BLAS library multiplies bf16: MKL takes AMD's CPUs for ones without bf16."""
+"""The unit on which a CPU's BLAS library multiplies bf16; on AMD, MKL uses the one for fp32."""
 UNITS = ("fp32", "tf32", "fp16", "bf16", BLAS_BF16, "fp64", "vector")
 """The units of `Device.peak_flops_per_s`, and `BLAS_BF16`."""
 TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
