@@ -62,6 +62,9 @@ them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Ze
 0.7 with two of a Granite Rapids. All cores are taken to share them, which fits whole steps best (docs/experiments.md),
 though two of a Zen 4 take as long as one. A product with a single row copies nothing. Attention copies all keys and
 values again for each block of queries."""
+_COPIED_WEIGHT_CYCLES = 4.0
+"""Cycles of a core in which Inductor's code copies an element of a convolution's parameters to channels-last, in every
+call unless the model is frozen: 11 million in 6.2 ms by two cores of a Zen 4 (a ResNet-50)."""
 _CAST_BYTES = ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"]
 _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
 """Families in which torch splits the elements among a CPU's cores."""
@@ -219,6 +222,8 @@ def _row_kernels(
         and not (is_transposed or is_channels_last or row.phase == "backward")
         and any(product.is_depthwise and not product.is_gradient for product in work.products)
     )
+    is_converted = kind == "cpu" and converts_layout and layout == "nchw"
+    copies_weights = is_converted and row.op == "aten.convolution" and has_window(work.call)
     has_bias = kind == "cpu" and row.op == "aten.convolution" and len(row.inputs) > UNBIASED_INPUTS and not is_compiled
     read_twice_bytes = program.reread_ratio * work.read_bytes
     moved_bytes = work.compiled_bytes if is_compiled else work.read_bytes + cost.write_bytes
@@ -274,6 +279,9 @@ def _row_kernels(
             found[name] = share_of(work.image_bytes) * (2.0 if is_generic_reorder else 1.0)
         if kind == "cpu" and row.family == "conv" and not is_channels_last:
             found["strided_numel"] = share_of(_image_numel(work))
+        if copies_weights:
+            copied_numel = share_of(work.parameter_bytes) / ITEMSIZE_BYTES[work.dtype]
+            found["scalar_cycles"] = found["scalar_cycles"] + _COPIED_WEIGHT_CYCLES * copied_numel
         if is_half_product and product is not None:
             is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
             found["serial_cycles"] = found["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn

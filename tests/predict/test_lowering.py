@@ -317,6 +317,19 @@ def test_a_cpu_puts_the_weights_of_convolutions_into_its_own_order() -> None:
     assert on_cpu.repacked_bytes.tolist() == [[4 * 8 * 4 * 9] * 2]
 
 
+@pytest.mark.parametrize(("size", "layout", "cycles"), [(3, "nchw", 4.0), (1, "nchw", 0.0), (3, "nhwc", 0.0)])
+def test_compiled_code_copies_the_weights_of_convolutions_with_windows_on_a_cpu(
+    size: int, layout: Layout, cycles: float
+) -> None:
+    toy = workload(conv_row(inputs=16, outputs=32, size=size))
+    both = [
+        lowered(toy, kind="cpu", layout=layout, compile_mode=compile_mode, batches=MANY_IMAGES)
+        for compile_mode in ("compile", "eager")
+    ]
+    compiled, eager = (kernels.scalar_cycles for kernels in both)
+    assert compiled - eager == pytest.approx(cycles * 16 * 32 * size**2)
+
+
 def test_malloc_maps_the_copy_of_large_weights_anew() -> None:
     """32 MiB are 2^23 floats: 2^12 x 2^11 weights of a convolution, but not one output less."""
     large = lowered(workload(conv_row(inputs=2**11, outputs=2**12, size=1)), kind="cpu", batches=MANY_IMAGES)
