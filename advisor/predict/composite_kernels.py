@@ -10,7 +10,7 @@ from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
 from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
-from advisor.predict.cpu_loops import LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
+from advisor.predict.cpu_loops import GRAIN_NUMEL, LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
 from advisor.predict.issued import (
     BROADCAST_CYCLES,
     LEAST_IMAGE_DIMS,
@@ -466,9 +466,18 @@ def _gpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
 
 
 def _cpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
-    """Return the program of a for-loop optimizer: every operator runs once per tensor."""
-    calls = _numeric(call, "calls_per_tensor") * _numeric(call, "tensor_count")
-    return Program(launches=calls, dispatches=calls, extra_bytes=_optimizer_passes_bytes(call))
+    """Return the program of a for-loop optimizer: every operator runs once per tensor.
+
+    The trace does not tell the size of each tensor. Those that torch divides among the cores are taken to be as many as
+    the elements allow.
+    """
+    calls, tensors, elements = (_numeric(call, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
+    return Program(
+        launches=calls * tensors,
+        dispatches=calls * tensors,
+        joins=calls * min(tensors, elements / GRAIN_NUMEL),
+        extra_bytes=_optimizer_passes_bytes(call),
+    )
 
 
 def _optimizer_passes_bytes(call: Call) -> float:

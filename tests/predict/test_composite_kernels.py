@@ -375,3 +375,12 @@ def test_a_gpu_steps_over_lists_of_tensors() -> None:
 
 def test_a_cpu_steps_tensor_by_tensor() -> None:
     assert program(optimizer_row(), "cpu").dispatches == 11 * 100
+
+
+@pytest.mark.parametrize(("element_count", "joined"), [(100_000, 100_000 / 32_768), (100_000_000, 100)])
+def test_the_cores_of_a_cpu_share_no_more_of_an_optimizers_tensors_than_its_elements_allow(
+    element_count: int, joined: float
+) -> None:
+    toy = optimizer_row()
+    toy = replace(toy, attributes={**toy.attributes, "element_count": element_count})
+    assert program(toy, "cpu").joins == pytest.approx(11 * joined)
