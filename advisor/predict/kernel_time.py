@@ -16,10 +16,10 @@ import numpy as np
 from advisor.predict.issued import TRANSPOSED_CYCLES
 from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
-BLAS_BF16 = "bf16 by BLAS"
-"""The unit on which a CPU's BLAS library multiplies bf16; on AMD, MKL uses the one for fp32."""
-UNITS = ("fp32", "tf32", "fp16", "bf16", BLAS_BF16, "fp64", "vector")
-"""The units of `Device.peak_flops_per_s`, and `BLAS_BF16`."""
+BLAS_HALF = "16 bits by BLAS"
+"""The unit on which a CPU's BLAS library multiplies 16-bit matrices; on AMD, MKL uses the one for fp32."""
+UNITS = ("fp32", "tf32", "fp16", "bf16", BLAS_HALF, "fp64", "vector")
+"""The units of `Device.peak_flops_per_s`, and `BLAS_HALF`."""
 TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 LOAD_S = 2.6e-7
 """Latency of a dependent load on a GPU at low occupancy: 200 to 800 cycles (Zhang et al., Dive into Deep Learning,

@@ -20,7 +20,7 @@ from advisor.predict.composite_kernels import (
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.issued import depthwise_cycles, padding_of
-from advisor.predict.kernel_time import BLAS_BF16, DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
+from advisor.predict.kernel_time import BLAS_HALF, DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import MATRIX_FAMILIES, Width, computed_width, computing_family, unit_of, width_of
 from advisor.predict.products import Product, has_window
 from advisor.predict.row_work import (
@@ -242,8 +242,8 @@ def _row_kernels(
         family = _family(row, product, kind=kind, is_generated=is_compiled and kind == "gpu")
         own_family = product.family if product is not None and product.family else computing_family(row, kind=kind)
         unit = unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
-        if kind == "cpu" and row.op == "attention" and unit == "bf16":
-            unit = BLAS_BF16
+        if kind == "cpu" and row.op == "attention" and unit in ("fp16", "bf16"):
+            unit = BLAS_HALF
         found: dict[str, Any] = {
             "family": family,
             "unit": "vector" if product is not None and product.is_depthwise else unit,
@@ -306,7 +306,7 @@ def _row_kernels(
         found["direct_flops"] = found["flops"] * (
             product.nhwc_direct_ratio if is_channels_last else product.nchw_direct_ratio
         )
-        if kind == "cpu" and unit in ("fp32", BLAS_BF16):
+        if kind == "cpu" and unit in ("fp32", BLAS_HALF):
             elements = found["flops"] / (2 * np.minimum(found["m"], program.block_rows))
             found["scalar_cycles"] = found["scalar_cycles"] + _PACKED_CYCLES * elements * (found["m"] > 1)
         if kind == "cpu" and family in ("conv", "conv_backward"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
-from advisor.predict.kernel_time import BLAS_BF16, STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
+from advisor.predict.kernel_time import BLAS_HALF, STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
     REFERENCE_CLOCK_HZ,
@@ -167,7 +167,7 @@ def used_unit(device: Device, unit: str) -> str:
 
     In attention on two cores of a Zen 4, MKL multiplies bf16 at 195 GFLOP/s, of 448, and fp32 at 209, of 224.
     """
-    if unit == BLAS_BF16 and device.vendor != "AMD":
+    if unit == BLAS_HALF and device.vendor != "AMD":
         unit = "bf16"
     return unit if unit in device.peak_flops_per_s else "fp32"
 

@@ -6,9 +6,9 @@ import pytest
 
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.predict.composite_kernels import PRODUCT_CALL_CYCLES
-from advisor.predict.kernel_time import BLAS_BF16, UNITS, Kernels
+from advisor.predict.kernel_time import BLAS_HALF, UNITS, Kernels
 from advisor.predict.lowering import StepKernels, lower
-from advisor.predict.precision import compiled_dtype, width_of
+from advisor.predict.precision import compiled_dtype, computed_width, width_of
 from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
 from advisor.records.generation import Generation
@@ -718,7 +718,7 @@ def attention(phase: Phase = "forward") -> Workload:
     [
         ("forward", "fp32", "fp32"),
         ("backward", "fp32", "fp32"),
-        ("forward", "amp-bf16", BLAS_BF16),
+        ("forward", "amp-bf16", BLAS_HALF),
         ("backward", "amp-bf16", "bf16"),
     ],
 )
@@ -737,6 +737,20 @@ def test_attention_packs_keys_and_values_for_each_block_of_64_queries_on_a_cpu()
 
 
 # Kernels that are kept for later batch sizes
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+@pytest.mark.parametrize("kind", get_args(DeviceKind))
+def test_kept_kernels_in_bf16_are_those_that_are_lowered_in_bf16(kind: DeviceKind, phase: Phase) -> None:
+    toy = attention(phase)
+    kept = StepKernels(toy, compile_mode="eager", layout="nchw").at(
+        np.array([1, 4], dtype=np.intp), kind=kind, precision="amp-bf16"
+    )
+    counts = count_rows(toy, batches=BATCHES, width=computed_width("amp-bf16", toy, kind=kind), compile_mode="eager")
+    direct = lower(counts, kind=kind, precision="amp-bf16")
+    assert [UNITS[unit] for unit in kept.unit] == [UNITS[unit] for unit in direct.unit]
+    assert kept.scalar_cycles.tolist() == direct.scalar_cycles.tolist()
+
 
 TOY = workload(linear_row(count=3))
 

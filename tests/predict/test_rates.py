@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.predict.kernel_time import BLAS_BF16, UNITS, Rates
+from advisor.predict.kernel_time import BLAS_HALF, UNITS, Rates
 from advisor.predict.rates import (
     always_transposed_ratio,
     fft_share,
@@ -256,6 +256,6 @@ def test_parameters_of_narrow_products_are_read_at_a_share_of_a_copys_rate() -> 
 @pytest.mark.parametrize(("vendor", "unit"), [("AMD", "fp32"), ("Intel", "bf16"), ("AWS", "bf16")])
 def test_mkl_multiplies_bf16_as_fp32_on_amd(vendor: str, unit: str) -> None:
     own = device(kind="cpu", vendor=vendor, peak_flops_per_s={"fp32": 1e12, "vector": 1e12, "bf16": 2e12})
-    assert used_unit(own, BLAS_BF16) == unit
+    assert used_unit(own, BLAS_HALF) == unit
     without = replace(own, peak_flops_per_s={"fp32": 1e12, "vector": 1e12})
-    assert used_unit(without, BLAS_BF16) == "fp32"
+    assert used_unit(without, BLAS_HALF) == "fp32"
