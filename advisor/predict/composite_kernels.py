@@ -468,8 +468,8 @@ def _gpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
 def _cpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a for-loop optimizer: every operator runs once per tensor.
 
-    The trace does not tell the size of each tensor. Those that torch divides among the cores are taken to be as many as
-    the elements allow.
+    Torch divides only large tensors among the cores. A trace has no sizes of single tensors, so as many are taken for
+    large as there are elements for.
     """
     calls, tensors, elements = (_numeric(call, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
     return Program(

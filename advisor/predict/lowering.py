@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from advisor.ops.attention import FAST_PATHS
 from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number, aten
 from advisor.predict.blocks import part_of
@@ -416,7 +415,7 @@ def _family(row: Row, product: Product | None, *, kind: DeviceKind, is_generated
 
     On a CPU, attention consists of products, forward and backward (ATen's FlashAttentionKernel.cpp).
     """
-    if kind == "cpu" and product is not None and (row.op in FAST_PATHS or row.family == "attention"):
+    if kind == "cpu" and product is not None and row.family == "attention":
         return "matmul"
     family = row.family
     if is_vector_attention(row):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from advisor.ops.attention import FAST_PATHS
 from advisor.ops.registry import Autocast
 from advisor.records.device import Device, DeviceKind, Precision
 from advisor.records.options import PrecisionChoice
@@ -135,12 +134,11 @@ def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], s
 def computing_family(row: Row, *, kind: DeviceKind) -> str:
     """Return the family for which `unit_of` finds the unit of the row.
 
-    On a CPU, attention, GRU and plain recurrent layers and torch's fast paths for encoders count as matmuls, since they
-    run in MKL; an LSTM runs in oneDNN (ATen's FlashAttentionKernel.cpp and RNN.cpp).
+    On a CPU, attention, torch's fast paths for encoders among it, and GRU and plain recurrent layers count as matmuls,
+    since they run in MKL; an LSTM runs in oneDNN (ATen's FlashAttentionKernel.cpp and RNN.cpp).
     """
     is_cell = row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm"
-    is_by_blas = is_cell or row.family == "attention" or row.op in FAST_PATHS
-    return _BLAS_FAMILY if kind == "cpu" and is_by_blas else row.family
+    return _BLAS_FAMILY if kind == "cpu" and (is_cell or row.family == "attention") else row.family
 
 
 def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) -> str:
