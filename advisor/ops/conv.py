@@ -4,15 +4,18 @@ import math
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, streaming
 
-_TRANSPOSED = aten(
+TRANSPOSED_CONVOLUTIONS = aten(
     "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
     "cudnn_convolution_transpose"
 )
-_PLAIN = aten(
-    "conv1d conv2d conv3d cudnn_convolution mkldnn_convolution _slow_conv2d_forward slow_conv3d_forward slow_conv3d "
-    "thnn_conv2d _conv_depthwise2d conv_depthwise3d"
+PLAIN_CONVOLUTIONS = (
+    "mkldnn._convolution_pointwise",
+    *aten(
+        "conv1d conv2d conv3d cudnn_convolution mkldnn_convolution _slow_conv2d_forward slow_conv3d_forward "
+        "slow_conv3d thnn_conv2d _conv_depthwise2d conv_depthwise3d"
+    ),
 )
-_GENERAL = aten("convolution _convolution convolution_overrideable")
+GENERAL_CONVOLUTIONS = aten("convolution _convolution convolution_overrideable")
 _TRAITS = ("transposed", "dilation")
 
 
@@ -22,7 +25,7 @@ def _convolution_flops(call: Call, *, source: Tensor, result: Tensor, weight: Te
     Every output element gathers `weight.numel / out` products; transposed, every input element scatters
     `weight.numel / in`. The bias is not counted, as in torch.
     """
-    transposed = call.attributes.get("transposed", call.op in _TRANSPOSED)
+    transposed = call.attributes.get("transposed", call.op in TRANSPOSED_CONVOLUTIONS)
     return 2 * (source if transposed else result).numel * math.prod(weight.shape[1:])
 
 
@@ -30,8 +33,8 @@ def _forward_flops(call: Call) -> Number:
     return _convolution_flops(call, source=call.inputs[0], result=call.outputs[0], weight=call.inputs[1])
 
 
-streaming(*_GENERAL, family="conv", autocast="low", attributes=_TRAITS, flops=_forward_flops)
-streaming(*_PLAIN, *_TRANSPOSED, "mkldnn._convolution_pointwise", family="conv", autocast="low", flops=_forward_flops)
+streaming(*GENERAL_CONVOLUTIONS, family="conv", autocast="low", attributes=_TRAITS, flops=_forward_flops)
+streaming(*PLAIN_CONVOLUTIONS, *TRANSPOSED_CONVOLUTIONS, family="conv", autocast="low", flops=_forward_flops)
 
 
 @formula(

@@ -7,7 +7,7 @@ out-of-place form only under tracing.
 import math
 from functools import reduce
 
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, larger, streaming
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, counted_as, formula, larger, streaming
 
 
 @formula(
@@ -24,7 +24,8 @@ def _gather(call: Call) -> Cost:
 def _index_put(call: Call) -> Cost:
     """Inputs (destination, indices..., values): writes in place at the indices."""
     destination, *indices, values = call.inputs
-    return _write_touched(call, touched=_indexed_numel(destination, indices=indices, values=values))
+    touched = _indexed_numel(destination, indices=indices, values=values)
+    return _write_touched(call, touched=touched, adds=bool(call.attributes.get("accumulate")))
 
 
 @formula(*aten("scatter scatter_add scatter_reduce"), family="gather")
@@ -32,8 +33,7 @@ def _scatter(call: Call) -> Cost:
     """Inputs (destination, index[, source]): one element is written, or added to, for each index."""
     destination, index, *source = call.inputs
     read_bytes = index.size_bytes + index.numel * sum(tensor.itemsize_bytes for tensor in source)
-    touched_bytes = index.numel * destination.itemsize_bytes
-    return Cost(flops=index.numel, read_bytes=read_bytes + touched_bytes, write_bytes=touched_bytes)
+    return _write(destination, touched=index.numel, read_bytes=read_bytes, adds=counted_as(call.op) != "aten.scatter")
 
 
 @formula(*aten("index_fill"), family="gather", attributes=("dim",))
@@ -46,22 +46,28 @@ def _index_fill(call: Call) -> Cost:
     return Cost(read_bytes=index.size_bytes, write_bytes=touched_bytes)
 
 
-def _write_touched(call: Call, *, touched: Number) -> Cost:
-    """Return the cost of reading, adding to (1 FLOP) and writing `touched` elements of the first input.
-
-    The other inputs are read whole.
-    """
+def _write_touched(call: Call, *, touched: Number, adds: bool) -> Cost:
+    """Return the cost of writing `touched` elements of the first input; the other inputs are read whole."""
     destination, *others = call.inputs
+    return _write(destination, touched=touched, read_bytes=sum(tensor.size_bytes for tensor in others), adds=adds)
+
+
+def _write(destination: Tensor, *, touched: Number, read_bytes: Number, adds: bool) -> Cost:
+    """Return the cost of writing elements of `destination`; `adds` reads each first and adds to it (1 FLOP)."""
     touched_bytes = touched * destination.itemsize_bytes
-    read_bytes = touched_bytes + sum(tensor.size_bytes for tensor in others)
-    return Cost(flops=touched, read_bytes=read_bytes, write_bytes=touched_bytes)
+    return Cost(flops=touched * adds, read_bytes=read_bytes + touched_bytes * adds, write_bytes=touched_bytes)
 
 
 # Inputs (destination, mask or index..., values): each value goes to one element of the destination.
-_EACH_VALUE = aten("_unsafe_masked_index_put_accumulate index_add index_copy index_reduce")
-formula(*_EACH_VALUE, family="gather")(lambda call: _write_touched(call, touched=call.inputs[-1].numel))
+_ADDED = aten("_unsafe_masked_index_put_accumulate index_add index_reduce")
+formula(*_ADDED, family="gather")(lambda call: _write_touched(call, touched=call.inputs[-1].numel, adds=True))
+formula(*aten("index_copy"), family="gather")(
+    lambda call: _write_touched(call, touched=call.inputs[-1].numel, adds=False)
+)
 # Inputs (destination, index, source).
-formula(*aten("put"), family="gather")(lambda call: _write_touched(call, touched=call.inputs[1].numel))
+formula(*aten("put"), family="gather", attributes=("accumulate",))(
+    lambda call: _write_touched(call, touched=call.inputs[1].numel, adds=bool(call.attributes.get("accumulate")))
+)
 # All elements are read and written: those with a false mask keep their value.
 streaming(*aten("masked_scatter masked_scatter_backward"), family="gather", fusable=True, flops=0)
 # One comparison per element.

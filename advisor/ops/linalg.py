@@ -2,7 +2,8 @@
 
 Golub and Van Loan, "Matrix Computations", 4th edition: LU 2n^3/3 (3.2), Cholesky n^3/3 (4.2), Householder QR
 2n^2(m - n/3) (5.2), symmetric eigenvalues 4n^3/3 and 9n^3 with vectors (8.3), eigenvalues 10n^3 and 25n^3 with vectors
-(7.5), SVD 4mn^2 - 4n^3/3 for values and 14mn^2 + 8n^3 with thin U and V (8.6).
+(7.5), SVD 4mn^2 - 4n^3/3 for values and 14mn^2 + 8n^3 with thin U and V (8.6). LAPACK Working Note 41 (Blackford and
+Dongarra): inverse 2n^3 with its LU, from Cholesky factors 2n^3/3, LDL n^3/3.
 """
 
 import math
@@ -26,8 +27,10 @@ def _solve(names: str, *, flops: Callable[[Call], Number]) -> None:
 
 
 _factorise("cholesky linalg_cholesky linalg_cholesky_ex", flops=lambda _, n: n**3 / 3)
-_factorise("cholesky_inverse linalg_inv_ex linalg_inv inverse", flops=lambda _, n: 2 * n**3)
-_factorise("linalg_lu_factor linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet linalg_ldl_factor_ex",
+_factorise("linalg_ldl_factor_ex", flops=lambda _, n: n**3 / 3)
+_factorise("linalg_inv_ex linalg_inv inverse", flops=lambda _, n: 2 * n**3)
+_factorise("cholesky_inverse", flops=lambda _, n: 2 * n**3 / 3)
+_factorise("linalg_lu_factor linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet",
            flops=lambda _, n: 2 * n**3 / 3)  # fmt: skip
 _factorise("linalg_qr geqrf linalg_householder_product orgqr linalg_lstsq", flops=lambda m, n: 2 * n**2 * (m - n / 3))
 _factorise("_linalg_eigh linalg_eigh", flops=lambda _, n: 9 * n**3)

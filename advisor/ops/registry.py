@@ -155,6 +155,27 @@ def aten(names: str) -> tuple[str, ...]:
     return tuple(f"aten.{name}" for name in names.split())
 
 
+_LEFT_TO_TORCH = frozenset(
+    aten(
+        "lu_unpack _to_sparse replication_pad1d_backward replication_pad2d_backward randperm uniform multinomial "
+        "masked_scatter_backward upsample_linear1d_backward upsample_trilinear3d_backward upsample_bicubic2d_backward "
+        "_weight_norm_interface_backward _thnn_fused_lstm_cell _amp_update_scale gcd digamma polygamma igamma igammac "
+        "special_i0e special_i1e special_ndtri special_zeta special_airy_ai special_modified_bessel_k0 "
+        "special_modified_bessel_k1 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
+        "special_spherical_bessel_j0 special_chebyshev_polynomial_t special_chebyshev_polynomial_u "
+        "special_chebyshev_polynomial_v special_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_t "
+        "special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v "
+        "special_shifted_chebyshev_polynomial_w special_hermite_polynomial_h special_hermite_polynomial_he "
+        "special_laguerre_polynomial_l special_legendre_polynomial_p _adaptive_avg_pool3d "
+        "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward max_pool3d_with_indices_backward "
+        "adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward "
+        "fractional_max_pool3d_backward histc bincount histogram _histogramdd_from_bin_cts"
+    )
+)
+"""Operators that torch.compile does not fuse, though it fuses others of their kind: those without a decomposition in
+`fallbacks` (torch/_inductor/lowering.py, torch 2.13)."""
+
+
 def formula(
     *ops: str, family: str, autocast: ListedAutocast = "widest", attributes: tuple[str, ...] = (), fusable: bool = False
 ) -> Callable[[Callable[[Call], Cost]], Callable[[Call], Cost]]:
@@ -167,7 +188,12 @@ def formula(
             if (known.__module__, known.__qualname__) != (cost.__module__, cost.__qualname__):
                 raise ValueError(f"operator {op} has two formulas: {known} and {cost}")
             _FORMULAS[op] = Formula(
-                op=op, family=family, autocast=autocast, attributes=attributes, fusable=fusable, cost=cost
+                op=op,
+                family=family,
+                autocast=autocast,
+                attributes=attributes,
+                fusable=fusable and op not in _LEFT_TO_TORCH,
+                cost=cost,
             )
         return cost
 

@@ -10,7 +10,7 @@ from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
 from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
-from advisor.predict.cpu_loops import GRAIN_NUMEL, LOOPS, SORTED_CYCLES, VECTORS_COMPILED, VECTORS_NHWC, loop_of
+from advisor.predict.cpu_loops import GRAIN_NUMEL, LOOPS, SORTED_CYCLES, VECTORS_NHWC, has_vectors_compiled, loop_of
 from advisor.predict.issued import (
     BROADCAST_CYCLES,
     LEAST_IMAGE_DIMS,
@@ -220,7 +220,7 @@ def _cpu_loop(call: Call, itemsize_bytes: float) -> Program:
         scalar_cycles=loop.shared_cycles,
         serial_cycles=loop.serial_cycles,
         has_vectors_nhwc=op in VECTORS_NHWC,
-        has_vectors_compiled=op in VECTORS_COMPILED,
+        has_vectors_compiled=has_vectors_compiled(call),
     )
 
 

@@ -102,15 +102,14 @@ def depthwise_cycles(call: Call) -> Number:
     return (_DEPTHWISE_CYCLES + _TAP_CYCLES * taps) * call.outputs[0].numel
 
 
-def padding_of(call: Call, *, inputs_ratio: float, outputs_ratio: float) -> tuple[Number, Number]:
+def padding_of(call: Call, *, inputs_ratio: float, outputs_ratio: float, is_grouped: bool) -> tuple[Number, Number]:
     """Return (elements that are copied, cycles) to pad the channels of a convolution's image and to cut its result.
 
     The ratios are the padded channels, relative to their number; a copy of n elements reads and writes n.
     """
-    source, weight, result = call.inputs[0], call.inputs[1], call.outputs[0]
+    source, result = call.inputs[0], call.outputs[0]
     padded, cut = source.numel * (inputs_ratio > 1), result.numel * (outputs_ratio > 1)
     copied = (padded * (1 + inputs_ratio) + cut * (1 + outputs_ratio)) / 2
-    is_grouped = weight.shape[1] != source.shape[1]
     return copied, (_PADDED_CYCLES if is_grouped else _CUT_CYCLES) * padded + _CUT_CYCLES * cut
 
 

@@ -1,13 +1,13 @@
 """Lowers a device-neutral workload to the kernels that one kind of device runs, as arrays."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from advisor.ops.norm import has_running_statistics
-from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number, aten
+from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number, aten, formula_of
 from advisor.predict.blocks import part_of
 from advisor.predict.composite_kernels import (
     FUSED_FLOP_RATIO,
@@ -20,7 +20,7 @@ from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.issued import depthwise_cycles, padding_of
 from advisor.predict.kernel_time import BLAS_HALF, DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
-from advisor.predict.precision import MATRIX_FAMILIES, Width, computed_width, computing_family, unit_of, width_of
+from advisor.predict.precision import Width, computed_width, computing_family, unit_of, width_of
 from advisor.predict.products import Product, has_window
 from advisor.predict.row_work import (
     RowCounts,
@@ -42,15 +42,23 @@ Inductor generates its own code for them."""
 _LAST_LIBRARY_CALLS = 0.67
 """Overhead of a convolution's call for channels-last images relative to NCHW, for which oneDNN looks up two primitives
 more, which reorder the images (ONEDNN_VERBOSE): 27 and 40 us on a Granite Rapids."""
+_GENERIC_REORDERS = 2.0
+"""Time of a reorder of 16-bit images by oneDNN's generic code, by its bytes, relative to that of fp32 images."""
 _LAPACK_FLOP_RATIO = 8.0
 """Slowdown of a FLOP in LAPACK on a CPU relative to a large matmul, from systems of 32 and 128 rows on a Granite Rapids
 (`scripts/nets/operators.py`)."""
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Share of grouped convolutions in the FLOP of all convolutions at which Inductor rates both layouts equal."""
-_LEFT_TO_TORCH = frozenset(aten("_embedding_bag _embedding_bag_forward_only"))
-"""Operators for which Inductor calls torch's kernels (`make_fallback` in torch/_inductor/lowering.py)."""
+_GENERATED_ALONE = frozenset(
+    aten(
+        "index index_select gather take take_along_dim _unsafe_index _unsafe_masked_index index_put _index_put_impl "
+        "_unsafe_index_put scatter scatter_add scatter_reduce index_fill index_add index_copy embedding "
+        "embedding_dense_backward"
+    )
+)
+"""Operators for which Inductor generates code, though they count as kernels of their own."""
 _SMALL_CHANNELS = 64
-"""Channels up to which Inductor takes a convolution for small (the same file)."""
+"""Channels up to which Inductor takes a convolution for small (`decide_layout_opt` in torch/_inductor/graph.py)."""
 _LEAST_ONEDNN_SIZE = 16**3
 """Size m n k above which torch multiplies 16-bit matrices with oneDNN (ATen/native/mkldnn/Matmul.cpp)."""
 _CHANNEL_BLOCK = 16.0
@@ -73,8 +81,8 @@ an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norm
 (XCiT and ConvNeXt on two GPUs)."""
 _SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "passed_bytes")
 """Terms that a convolution on a CPU has with and without oneDNN, which alone reorders images and repacks parameters."""
-_ALIGNED_NUMEL = 8
-"""Elements of 16 bits in the 16 bytes that tensor cores' fast kernels load and store at a time."""
+_ALIGNED_BYTES = 16.0
+"""What tensor cores' fast kernels load and store at a time. Inductor pads other operands (`shape_padding`)."""
 _UNALIGNED_FLOPS_PER_CYCLE = 400.0
 """FLOP per cycle of a core in an eager 16-bit product with rows that do not start at multiples of 16 bytes."""
 _IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
@@ -122,6 +130,92 @@ class StepKernels:
         return self._counts[width]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRun:
+    """A row of a workload, and how one kind of device runs it."""
+
+    work: RowWork
+    program: Program
+    kind: DeviceKind
+    precision: Precision
+    layout: Layout
+    is_compiled: bool
+    converts_layout: bool
+    """True if torch.compile converts the images of the step to channels-last."""
+    launches: Number
+    cast_launches: Number
+
+    @property
+    def row(self) -> Row:
+        """Return the row of the workload."""
+        return self.work.row
+
+    @property
+    def products(self) -> tuple[Product | None, ...]:
+        """Return the matmuls, one for each kernel, or None for the only kernel of a row without any."""
+        return self.work.products or (None,)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Return the terms that say which row a kernel belongs to."""
+        return {"row": self.work.index, "part": part_of(self.row), "calls": self.row.count}
+
+    @property
+    def own_launches(self) -> Number:
+        """Return the launches of each of the kernels."""
+        return self.launches / len(self.products)
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Return whether the images of the row are channels-last."""
+        return self.layout == "nhwc" or self.converts_layout or CHANNELS_LAST in self.row.attributes
+
+    @property
+    def is_by_torch(self) -> bool:
+        """Return whether torch has a GPU kernel of its own for the row: a depthwise convolution in NCHW and fp32.
+
+        In 16 bits it calls cuDNN (`use_cudnn_depthwise` in ATen's Convolution.cpp).
+        """
+        is_for_cudnn = self.work.dtype in _HALF_DTYPES or self.is_channels_last or self.row.phase == "backward"
+        is_depthwise = any(product.is_depthwise and not product.is_gradient for product in self.work.products)
+        return self.kind == "gpu" and not is_for_cudnn and is_depthwise
+
+    @property
+    def read_twice_bytes(self) -> Number:
+        """Return the bytes that are read a second time, as for the sums of a norm before the pass that uses them."""
+        read_bytes = self.work.compiled_read_bytes if self.is_compiled else self.work.read_bytes
+        return self.program.reread_ratio * read_bytes
+
+    @property
+    def copied_bytes(self) -> Number:
+        """Return the bytes of operands that are copied to another layout, weighted by the time of the copy."""
+        program = self.program
+        return program.nchw_copied_bytes if self.layout == "nchw" else _NHWC_COPY_RATIO * program.nhwc_copied_bytes
+
+    @property
+    def added_bias_bytes(self) -> Number:
+        """Return the bytes of a convolution's result to which a CPU adds a bias; compiled code does so in passing."""
+        has_bias = len(self.row.inputs) > UNBIASED_INPUTS and not self.is_compiled
+        return self.work.cost.write_bytes * has_bias
+
+    def unit_of(self, product: Product | None) -> str:
+        """Return the compute unit of a matmul, or of a row without one, as if no matmul were depthwise."""
+        family = (
+            product.family if product is not None and product.family else computing_family(self.row, kind=self.kind)
+        )
+        unit = unit_of(family, kind=self.kind, dtype=self.work.dtype, precision=self.precision)
+        is_by_blas = self.kind == "cpu" and self.row.op == "attention" and self.work.dtype in _HALF_DTYPES
+        return BLAS_HALF if is_by_blas and unit != "vector" else unit
+
+    def share_of(self, amount: Number, product: Product | None) -> Number:
+        """Return the part of an amount of the whole row that belongs to one of its matmuls."""
+        products = self.work.products
+        # Most rows have one kernel, and dividing tiny arrays takes as long as everything else here.
+        if product is None or len(products) == 1:
+            return amount
+        return amount * product.share / sum(one.share for one in products)
+
+
 def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: Layout = "nchw") -> Kernels:
     """Return the kernels that a kind of device runs for the rows; composite operators become several kernels.
 
@@ -144,199 +238,193 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
             of_step[f"{by}dispatches"] += row.count * (called + cast_count)
             if kind == "gpu" and not is_compiled:
                 of_step["library_launches"] += row.count * np.maximum(program.launches - program.dispatches, 0.0)
-        cast_launches = 0.0 if is_inside else cast_count
         of_step["parameter_bytes"] += row.count * work.parameter_bytes / counts.pass_count
-        kernels += _row_kernels(
-            work,
-            program,
+        run = RowRun(
+            work=work,
+            program=program,
             kind=kind,
             precision=precision,
             layout=layout,
             is_compiled=is_compiled,
             converts_layout=converts_layout,
             launches=0.0 if is_inside else program.launches,
-            cast_launches=cast_launches,
+            cast_launches=0.0 if is_inside else cast_count,
         )
+        kernels += _row_kernels(run)
     return kernels_of(kernels, batch_count=len(counts.batches), transfer_bytes=counts.transfer_bytes, **of_step)
 
 
 @refusing_rows
 def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) -> Program:
-    """Return the program of a row, which Inductor vectorizes and parallelizes in any layout, without layout copies."""
+    """Return the program of a row, or of the code that Inductor generates for it.
+
+    That code is one kernel with vectors, whatever the layout. Inductor calls a convolution without its bias, which it
+    adds in generated code, and leaves other operators to torch as they are.
+    """
     program = program_of(work.call, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[work.dtype])
     if kind == "cpu" and row.family == "linalg":
         program = replace(program, flop_ratio=_LAPACK_FLOP_RATIO)
-    if not is_compiled:
+    formula = formula_of(row.op)
+    if not is_compiled or formula is None:
         return program
-    is_fused = kind == "cpu" and row.family not in MATRIX_FAMILIES
-    return replace(
-        program,
-        sequential_loads=0.0,
-        issue_cycles=program.issue_cycles if row.op in _LEFT_TO_TORCH else 0.0,
-        nchw_issue_cycles=0.0,
-        pass_bytes=0.0,
-        pass_cycles=0.0,
-        nchw_copied_bytes=0.0,
-        nchw_copied_cycles=0.0,
-        nhwc_copied_bytes=0.0,
-        scalar_cycles=0.0,
-        serial_cycles=0.0,
-        saves_half_rereads=False,
-        flop_ratio=max(program.flop_ratio - 1, 0.0) + FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
+    if formula.family == "conv":
+        return replace(program, pass_bytes=0.0, pass_cycles=0.0)
+    if not formula.fusable and formula.op not in _GENERATED_ALONE:
+        return program
+    return Program(
+        reread_ratio=program.reread_ratio,
+        extra_bytes=0.0 if formula.fusable else program.extra_bytes,
+        flop_ratio=max(program.flop_ratio - 1, 0.0) + FUSED_FLOP_RATIO if kind == "cpu" else program.flop_ratio,
+        scalar_cycles=0.0 if program.has_vectors_compiled else program.scalar_cycles,
+        serial_cycles=0.0 if program.has_vectors_compiled else program.serial_cycles,
     )
 
 
-def _row_kernels(
-    work: RowWork,
-    program: Program,
-    *,
-    kind: DeviceKind,
-    precision: Precision,
-    layout: Layout,
-    is_compiled: bool,
-    converts_layout: bool,
-    launches: Number,
-    cast_launches: Number,
-) -> list[dict[str, Any]]:
+def _row_kernels(run: RowRun) -> list[dict[str, Any]]:
     """Return the terms of a row's kernels: one per matmul, each with its share of the row's FLOP and bytes.
 
     Its casts, and on a CPU the functions inside its matmuls, are kernels of their own.
+    """
+    add_own_terms = _add_cpu_terms if run.kind == "cpu" else _add_gpu_terms
+    kernels = []
+    for product in run.products:
+        kernel = _common_terms(run, product)
+        add_own_terms(kernel, run, product)
+        kernels.append(kernel)
+    if run.kind == "cpu" and run.row.family == "conv" and run.work.products:
+        unfolding = unfolding_of(run.work.call)
+        kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding, run.program)]
+    return [*kernels, *_kernels_beside(run)]
+
+
+def _common_terms(run: RowRun, product: Product | None) -> dict[str, Any]:
+    """Return the terms that a kernel has on every kind of device.
+
     In a recurrent layer the last matmul is that of the state, which reads its weights at every time step.
     """
-    row, cost = work.row, work.cost
-    products = work.products or (None,)
-    all_shares = sum(product.share for product in work.products)
-    is_channels_last = layout == "nhwc" or converts_layout or CHANNELS_LAST in row.attributes
-    is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not is_channels_last
-    has_vectors = (program.has_vectors_nhwc and is_channels_last) or (program.has_vectors_compiled and is_compiled)
-    is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not is_compiled))
-    is_half_product = kind == "cpu" and row.family == "matmul" and work.dtype in _HALF_DTYPES
-    repack_count = 1.0 if kind == "cpu" and (row.family == "conv" or is_half_product) else program.repack_count
-    is_generic_reorder = kind == "cpu" and work.dtype in _HALF_DTYPES
-    # Inductor pads such operands (`shape_padding`).
-    is_unaligned = kind == "gpu" and row.family == "matmul" and not is_compiled and _has_unaligned_rows(row)
-    # Torch calls cuDNN for depthwise convolutions in 16 bits only (`use_cudnn_depthwise` in ATen's Convolution.cpp).
-    is_by_torch = (
-        kind == "gpu"
-        and not (is_transposed or is_channels_last or row.phase == "backward")
-        and any(product.is_depthwise and not product.is_gradient for product in work.products)
-    )
-    is_converted = kind == "cpu" and converts_layout and layout == "nchw"
-    copies_weights = is_converted and row.op == "aten.convolution" and has_window(work.call)
-    has_bias = kind == "cpu" and row.op == "aten.convolution" and len(row.inputs) > UNBIASED_INPUTS and not is_compiled
-    read_twice_bytes = program.reread_ratio * work.read_bytes
-    moved_bytes = work.compiled_bytes if is_compiled else work.read_bytes + cost.write_bytes
-    moved_bytes = moved_bytes + program.extra_bytes + read_twice_bytes
-    cast_bytes = work.parameter_cast_bytes if is_compiled else work.cast_bytes
-    copied_bytes = program.nchw_copied_bytes if layout == "nchw" else _NHWC_COPY_RATIO * program.nhwc_copied_bytes
-    copied_cycles = program.nchw_copied_cycles if layout == "nchw" else 0.0
-    own_launches = launches / len(products)
-    of_row = {"row": work.index, "part": part_of(row), "calls": row.count}
-
-    def terms(product: Product | None) -> dict[str, Any]:
-        def share_of(amount: Number) -> Number:
-            # Most rows have one kernel, and dividing tiny arrays takes as long as everything else here.
-            return amount if product is None or len(products) == 1 else amount * product.share / all_shares
-
-        family = _family(row, product, kind=kind, is_generated=is_compiled and kind == "gpu")
-        own_family = product.family if product is not None and product.family else computing_family(row, kind=kind)
-        unit = unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
-        if kind == "cpu" and row.op == "attention" and unit in ("fp16", "bf16"):
-            unit = BLAS_HALF
-        found: dict[str, Any] = {
-            "family": family,
-            "unit": "vector" if product is not None and product.is_depthwise else unit,
-            **of_row,
-            "flops": share_of(cost.flops),
-            "flop_ratio": program.flop_ratio,
-            "weight_bytes": share_of(work.parameter_bytes),
-            "data_bytes": share_of(moved_bytes),
-            "sequential_loads": program.sequential_loads if layout == "nchw" else 0.0,
-            "issue_cycles": program.issue_cycles + (program.nchw_issue_cycles if layout == "nchw" else 0.0),
-            "scalar_cycles": 0.0 if has_vectors else program.scalar_cycles / len(products),
-            "serial_cycles": 0.0 if has_vectors else program.serial_cycles / len(products),
-            "launches": own_launches,
-            "passed_bytes": copied_bytes + cost.write_bytes * has_bias,
-            "passed_cycles": copied_cycles,
-        }
-        if is_unaligned and unit in TENSOR_UNITS:
-            found["issue_cycles"] = share_of(cost.flops) / _UNALIGNED_FLOPS_PER_CYCLE
-        if program.saves_half_rereads and layout == "nhwc" and width_of(precision) != "full":
-            found["reread_bytes"] = share_of(read_twice_bytes)
-        if product is products[-1]:
-            found["revisited_bytes"] = program.revisited_bytes + cost.revisited_bytes
-            found["revisited_set_bytes"] = program.revisited_set_bytes + cost.revisited_set_bytes
-        if kind == "cpu":
-            joins = own_launches if program.joins is None else program.joins / len(products)
-            found["joins"] = joins * _is_joined(work, product, is_compiled=is_compiled)
-        if is_by_library:
-            is_faster = row.family == "conv" and is_channels_last
-            found["library_calls"] = own_launches * (_LAST_LIBRARY_CALLS if is_faster else 1.0)
-        if is_transposed and (kind == "cpu" or "depthwise" not in family):
-            is_always = kind == "gpu" and bool(work.products) and has_window(work.call)
-            name = "always_transposed_bytes" if is_always else "transposed_bytes"
-            found[name] = share_of(work.image_bytes) * (2.0 if is_generic_reorder else 1.0)
-        if kind == "cpu" and row.family == "conv" and not is_channels_last:
-            found["strided_numel"] = share_of(_image_numel(work))
-        if copies_weights:
-            copied_numel = share_of(work.parameter_bytes) / ITEMSIZE_BYTES[work.dtype]
-            found["scalar_cycles"] = found["scalar_cycles"] + _COPIED_WEIGHT_CYCLES * copied_numel
-        if is_half_product and product is not None:
-            is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
-            found["serial_cycles"] = found["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
-        if np.any(repack_count):
-            found["repacked_bytes"] = repack_count * found["weight_bytes"]
-            if kind == "cpu" and row.family == "conv":
-                # Large results take faults, too, but the heap often has room for them: of nine steps on an Emerald
-                # Rapids five took 0 to 0.6 of the faults of all large blocks, and three 1.2 to 2.3 times as many. The
-                # copies of a VGG-11's parameters, at batch 1, took 104,000; predicted are 117,000.
-                found["mapped_bytes"] = found["repacked_bytes"] * (work.parameter_bytes >= MAPPED_BLOCK_BYTES)
-        if row.family in BY_TOKEN:  # one thread block per token, a row of the result
-            result = work.call.outputs[0]
-            found["blocks"] = np.maximum(result.numel / result.shape[-1], 1.0)
-        if product is None:
-            return found
-        if is_by_torch:
-            found |= {"is_untiled": True, "issue_cycles": depthwise_cycles(work.call)}
+    row, work, program, cost = run.row, run.work, run.program, run.work.cost
+    moved_bytes = work.compiled_bytes if run.is_compiled else work.read_bytes + cost.write_bytes
+    terms: dict[str, Any] = {
+        "family": _family(row, product, kind=run.kind, is_generated=run.is_compiled and run.kind == "gpu"),
+        "unit": "vector" if product is not None and product.is_depthwise else run.unit_of(product),
+        **run.place,
+        "flops": run.share_of(cost.flops, product),
+        "flop_ratio": program.flop_ratio,
+        "weight_bytes": run.share_of(work.parameter_bytes, product),
+        "data_bytes": run.share_of(moved_bytes + program.extra_bytes + run.read_twice_bytes, product),
+        "launches": run.own_launches,
+        "passed_bytes": run.copied_bytes,
+    }
+    if product is run.products[-1]:
+        terms["revisited_bytes"] = program.revisited_bytes + cost.revisited_bytes
+        terms["revisited_set_bytes"] = program.revisited_set_bytes + cost.revisited_set_bytes
+    if row.family in BY_TOKEN:  # one thread block per token, a row of the result
+        result = work.call.outputs[0]
+        terms["blocks"] = np.maximum(result.numel / result.shape[-1], 1.0)
+    if product is not None:
         # An empty matmul has no FLOP but still one tile.
-        found |= {name: np.maximum(getattr(product, name), 1.0) for name in ("groups", "m", "n", "k")}
-        found["can_winograd"] = product.can_winograd
-        found["fft_speedup"] = product.fft_speedup
-        found["direct_flops"] = found["flops"] * (
-            product.nhwc_direct_ratio if is_channels_last else product.nchw_direct_ratio
-        )
-        if kind == "cpu" and unit in ("fp32", BLAS_HALF):
-            elements = found["flops"] / (2 * np.minimum(found["m"], program.block_rows))
-            found["scalar_cycles"] = found["scalar_cycles"] + _PACKED_CYCLES * elements * (found["m"] > 1)
-        if kind == "cpu" and family in ("conv", "conv_backward"):
-            blocks = np.ceil(found["n"] / _CHANNEL_BLOCK)
-            found["flop_ratio"] = program.flop_ratio * blocks * _CHANNEL_BLOCK / found["n"]
-        if kind == "gpu" and unit in TENSOR_UNITS:
-            padded_ratio = product.nhwc_padded_ratio if is_channels_last else product.nchw_padded_ratio
-            found["flop_ratio"] = program.flop_ratio * padded_ratio
-            if is_channels_last and row.op == "aten.convolution":
-                ratios = {"inputs_ratio": product.padded_inputs_ratio, "outputs_ratio": product.padded_outputs_ratio}
-                copied, cycles = padding_of(work.call, **ratios)
-                found["passed_bytes"] = found["passed_bytes"] + copied * ITEMSIZE_BYTES[work.dtype]
-                found["passed_cycles"] = found["passed_cycles"] + cycles
-        return found
+        terms |= {name: np.maximum(getattr(product, name), 1.0) for name in ("groups", "m", "n", "k")}
+    return terms
 
-    kernels = [terms(product) for product in products]
-    if kind == "cpu" and row.family == "conv" and work.products:
-        unfolding = unfolding_of(work.call)
-        kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding, program)]
-    if np.any(program.pass_bytes) and not is_by_torch:  # torch's own kernel adds the bias itself
+
+def _add_cpu_terms(kernel: dict[str, Any], run: RowRun, product: Product | None) -> None:
+    """Add what a CPU does: loops over single elements, calls of libraries, and the copies around them."""
+    row, work, program = run.row, run.work, run.program
+    is_half, is_conv, unit = work.dtype in _HALF_DTYPES, row.family == "conv", run.unit_of(product)
+    has_vectors = program.has_vectors_nhwc and run.is_channels_last
+    kernel["scalar_cycles"] = 0.0 if has_vectors else program.scalar_cycles / len(run.products)
+    kernel["serial_cycles"] = 0.0 if has_vectors else program.serial_cycles / len(run.products)
+    joins = run.own_launches if program.joins is None else program.joins / len(run.products)
+    kernel["joins"] = joins * _is_joined(work, product, is_compiled=run.is_compiled)
+    if is_conv or (row.family in _EAGER_BY_LIBRARY and not run.is_compiled):
+        ratio = _LAST_LIBRARY_CALLS if is_conv and run.is_channels_last else 1.0
+        kernel["library_calls"] = run.own_launches * ratio
+    if not run.is_channels_last:
+        image_bytes = work.image_bytes * (_GENERIC_REORDERS if is_half else 1.0)
+        kernel["transposed_bytes"] = run.share_of(image_bytes, product)
+        if is_conv:
+            kernel["strided_numel"] = run.share_of(_image_numel(work), product)
+    if row.op == "aten.convolution":
+        kernel["passed_bytes"] = kernel["passed_bytes"] + run.added_bias_bytes
+        if run.converts_layout and run.layout == "nchw" and has_window(work.call):
+            copied_numel = run.share_of(work.parameter_bytes, product) / ITEMSIZE_BYTES[work.dtype]
+            kernel["scalar_cycles"] = kernel["scalar_cycles"] + _COPIED_WEIGHT_CYCLES * copied_numel
+    is_half_product = is_half and row.family == "matmul"
+    repack_count = 1.0 if is_conv or is_half_product else program.repack_count
+    if np.any(repack_count):
+        kernel["repacked_bytes"] = repack_count * kernel["weight_bytes"]
+    if is_conv:
+        # Large results take faults, too, but the heap often has room for them: of nine steps on an Emerald Rapids five
+        # took 0 to 0.6 of the faults of all large blocks, and three 1.2 to 2.3 times as many. The copies of a VGG-11's
+        # parameters, at batch 1, took 104,000; predicted are 117,000.
+        kernel["mapped_bytes"] = kernel["repacked_bytes"] * (work.parameter_bytes >= MAPPED_BLOCK_BYTES)
+    if product is None:
+        return
+    if is_half_product:
+        is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
+        kernel["serial_cycles"] = kernel["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
+    if unit in ("fp32", BLAS_HALF):
+        elements = kernel["flops"] / (2 * np.minimum(kernel["m"], program.block_rows))
+        kernel["scalar_cycles"] = kernel["scalar_cycles"] + _PACKED_CYCLES * elements * (kernel["m"] > 1)
+    if kernel["family"] in ("conv", "conv_backward"):
+        blocks = np.ceil(kernel["n"] / _CHANNEL_BLOCK)
+        kernel["flop_ratio"] = program.flop_ratio * blocks * _CHANNEL_BLOCK / kernel["n"]
+
+
+def _add_gpu_terms(kernel: dict[str, Any], run: RowRun, product: Product | None) -> None:
+    """Add what a GPU does: the instructions that its cores issue, the layouts of images, and how products are tiled."""
+    row, work, program = run.row, run.work, run.program
+    is_half, is_on_tensor_cores = work.dtype in _HALF_DTYPES, run.unit_of(product) in TENSOR_UNITS
+    is_nchw = run.layout == "nchw"
+    kernel["sequential_loads"] = program.sequential_loads if is_nchw else 0.0
+    kernel["issue_cycles"] = program.issue_cycles + (program.nchw_issue_cycles if is_nchw else 0.0)
+    kernel["passed_cycles"] = program.nchw_copied_cycles if is_nchw else 0.0
+    if program.saves_half_rereads and run.layout == "nhwc" and width_of(run.precision) != "full":
+        kernel["reread_bytes"] = run.share_of(run.read_twice_bytes, product)
+    if is_half and not run.is_channels_last and "depthwise" not in kernel["family"]:
+        is_always = bool(work.products) and has_window(work.call)
+        name = "always_transposed_bytes" if is_always else "transposed_bytes"
+        kernel[name] = run.share_of(work.image_bytes, product)
+    if product is None:
+        return
+    kernel["can_winograd"] = product.can_winograd
+    kernel["fft_speedup"] = product.fft_speedup
+    direct_ratio = product.nhwc_direct_ratio if run.is_channels_last else product.nchw_direct_ratio
+    kernel["direct_flops"] = kernel["flops"] * direct_ratio
+    if run.is_by_torch:
+        kernel |= {"is_untiled": True, "issue_cycles": depthwise_cycles(work.call)}
+    if not is_on_tensor_cores:
+        return
+    if row.family == "matmul" and not run.is_compiled and _has_unaligned_rows(row, work.dtype):
+        kernel["issue_cycles"] = kernel["flops"] / _UNALIGNED_FLOPS_PER_CYCLE
+    padded_ratio = product.nhwc_padded_ratio if run.is_channels_last else product.nchw_padded_ratio
+    kernel["flop_ratio"] = program.flop_ratio * padded_ratio
+    if run.is_channels_last and row.op == "aten.convolution":
+        copied, cycles = padding_of(
+            work.call,
+            inputs_ratio=product.padded_inputs_ratio,
+            outputs_ratio=product.padded_outputs_ratio,
+            is_grouped=bool(np.max(product.groups) > 1),
+        )
+        kernel["passed_bytes"] = kernel["passed_bytes"] + copied * ITEMSIZE_BYTES[work.dtype]
+        kernel["passed_cycles"] = kernel["passed_cycles"] + cycles
+
+
+def _kernels_beside(run: RowRun) -> Iterator[dict[str, Any]]:
+    """Yield the kernels that a row has beside its matmuls: elementwise passes, casts, and the functions of a CPU."""
+    work, program = run.work, run.program
+    if np.any(program.pass_bytes) and not run.is_by_torch:  # torch's own kernel adds the bias itself
         passes = {"data_bytes": program.pass_bytes, "issue_cycles": program.pass_cycles}
-        kernels.append({**of_row, "family": "pointwise", "unit": "vector", **passes})
+        yield {**run.place, "family": "pointwise", "unit": "vector", **passes}
+    cast_bytes = work.parameter_cast_bytes if run.is_compiled else work.cast_bytes
     if np.any(cast_bytes):
-        cast = {"family": "cast", "unit": "vector", "data_bytes": cast_bytes, "launches": cast_launches}
-        if kind == "cpu":  # calibrated with its other elementwise kernels
-            joins = cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * cast_launches)
+        cast = {"family": "cast", "unit": "vector", "data_bytes": cast_bytes, "launches": run.cast_launches}
+        if run.kind == "cpu":  # calibrated with its other elementwise kernels
+            joins = run.cast_launches * (cast_bytes > _CAST_BYTES * GRAIN_NUMEL * run.cast_launches)
             cast |= {"family": "pointwise", "flops": cast_bytes / _CAST_BYTES, "joins": joins}
-        kernels.append({**of_row, **cast})
+        yield {**run.place, **cast}
     if np.any(program.function_flops):
-        kernels.append({**of_row, "family": "softmax", "unit": "vector", "flops": program.function_flops})
-    return kernels
+        yield {**run.place, "family": "softmax", "unit": "vector", "flops": program.function_flops}
 
 
 def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Program) -> list[dict[str, Any]]:
@@ -359,11 +447,12 @@ def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Progra
     return [product] if np.isinf(most_cores).all() else [{**kernel, "above_cores": most_cores}, product]
 
 
-def _has_unaligned_rows(row: Row) -> bool:
-    """Return whether a dimension of a matrix, other than the batch's, fills no multiple of 16 bytes in 16 bits."""
+def _has_unaligned_rows(row: Row, dtype: str) -> bool:
+    """Return whether a dimension of a matrix, other than the batch's, fills no multiple of 16 bytes."""
+    aligned_numel = _ALIGNED_BYTES / ITEMSIZE_BYTES[dtype]
     dims = (dim for operand in (*row.inputs, *row.outputs) if len(operand.shape) > 1 for dim in operand.shape[-2:])
     fixed = (dim if isinstance(dim, int) else dim[0] for dim in dims if isinstance(dim, int) or dim[1] == 0)
-    return any(size > 1 and size % _ALIGNED_NUMEL for size in fixed)
+    return any(size > 1 and size % aligned_numel for size in fixed)
 
 
 def _image_numel(work: RowWork) -> Number:

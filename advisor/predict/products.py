@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 from advisor.ops.attention import ENCODER_LAYERS, MULTI_HEAD_ATTENTION
+from advisor.ops.conv import GENERAL_CONVOLUTIONS, PLAIN_CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS
 from advisor.ops.matmul import chosen_expert_count
 from advisor.ops.registry import Call, Number, Tensor, aten, smaller
 from advisor.ops.rnn import layers_of
@@ -19,8 +20,8 @@ _DIRECT_GROUP_CHANNELS = 64.0
 """Channels per group to which the `direct_ratio` of weight gradients refers."""
 _WIDEST_SINGLE_TILE, _TILE_STEP = 128.0, 64.0
 """A group of channels is padded to a power of two up to 128, and to a multiple of 64 above."""
-_ALIGNED_CHANNELS, _PICTURE_CHANNELS = 8.0, 4.0
-"""Multiples of channels that tensor cores load, and the most channels of a picture."""
+_ALIGNED_BYTES, _PICTURE_CHANNELS = 16.0, 4.0
+"""The bytes that tensor cores load at a time, and the most channels of a picture."""
 _WRITTEN_FOR_NCHW, _WRITTEN_FOR_NHWC = frozenset({1.0, 3.0, 5.0}), frozenset({1.0, 3.0, 5.0, 7.0})
 """Sizes of square depthwise kernels with specialized code. In NCHW torch hands 1, 3 and 5 to cuDNN, or to templates of
 its own, and runs others in a loop (`check_cudnn_depthwise_workload_with_filter` in ATen's Convolution.cpp,
@@ -183,7 +184,17 @@ def _transposed_convolution(call: Call) -> tuple[Product, ...]:
     forward = _implicit_gemm(source, weight, call.outputs[0], attributes={**call.attributes, "transposed": True})
     pixels = math.prod(call.outputs[0].shape[2:]) * source.shape[0]
     taps = math.prod(weight.shape[2:]) * math.prod(source.shape[2:]) / math.prod(call.outputs[0].shape[2:])
-    return (replace(forward, m=pixels, n=weight.shape[1], k=forward.n * taps, is_gradient=True),)
+    return (
+        replace(
+            forward,
+            m=pixels,
+            n=weight.shape[1],
+            k=forward.n * taps,
+            padded_inputs_ratio=forward.padded_outputs_ratio,
+            padded_outputs_ratio=forward.padded_inputs_ratio,
+            is_gradient=True,
+        ),
+    )
 
 
 def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes: Mapping[str, Attribute]) -> Product:
@@ -200,6 +211,12 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
     is_grouped = groups > 1 and not is_depthwise
     columns_ratio = _padded_ratio(fixed(weight.shape[0]) / groups) if is_grouped else 1.0
     keeps_size = groups == 1 and is_dense(attributes) and same_size(source, result)
+
+    def image_ratio_of(channels: Number) -> float:
+        if is_depthwise:
+            return 1.0
+        return _padded_image_ratio(channels, itemsize_bytes=weight.itemsize_bytes, is_grouped=is_grouped)
+
     return Product(
         groups=groups,
         m=pixels,
@@ -208,10 +225,8 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
         is_depthwise=is_depthwise,
         nchw_padded_ratio=columns_ratio,
         nhwc_padded_ratio=columns_ratio * _padded_ratio(weight.shape[1]) if is_grouped else 1.0,
-        padded_inputs_ratio=1.0 if is_depthwise else _padded_image_ratio(weight.shape[1], is_grouped=is_grouped),
-        padded_outputs_ratio=1.0
-        if is_depthwise
-        else _padded_image_ratio(weight.shape[0] / groups, is_grouped=is_grouped),
+        padded_inputs_ratio=image_ratio_of(weight.shape[1]),
+        padded_outputs_ratio=image_ratio_of(weight.shape[0] / groups),
         nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
         nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
         can_winograd=keeps_size and kernel == (3.0, 3.0),
@@ -242,13 +257,15 @@ def _fft_speedup(result: Tensor, weight: Tensor, kernel: tuple[float, ...]) -> f
 def _convolution_backward(call: Call) -> tuple[Product, ...]:
     """Return the gradients of input (depth: out x kernel) and weight (depth: pixels), as requested.
 
-    Inputs are (grad_output, input, weight).
+    Inputs are (grad_output, input, weight). The gradient of a transposed convolution's input is a convolution.
     """
     grad_output, source, weight = call.inputs[:3]
     forward = _implicit_gemm(source, weight, grad_output, attributes=call.attributes)
     taps = math.prod(weight.shape[2:])
     pixels = source.shape[0] * math.prod(source.shape[2:])
-    of_input = replace(forward, m=pixels, n=weight.shape[1], k=forward.n * taps)
+    of_input = forward
+    if not call.attributes.get("transposed"):
+        of_input = replace(forward, m=pixels, n=weight.shape[1], k=forward.n * taps)
     of_weight = replace(
         forward,
         m=forward.n,
@@ -272,18 +289,19 @@ def _padded_ratio(channels: Number) -> float:
     return math.pow(2.0, math.ceil(math.log2(width))) / width
 
 
-def _padded_image_ratio(channels: Number, *, is_grouped: bool) -> float:
+def _padded_image_ratio(channels: Number, *, itemsize_bytes: float, is_grouped: bool) -> float:
     """Return the channels of a group, as cuDNN pads an image channels-last for tensor cores, relative to their number.
 
-    Their loads take 16 bytes, 8 channels in 16 bits, to which cuDNN pads since 7.6.3 (NVIDIA, Convolutional Layers
-    User's Guide); it has kernels of its own for pictures. An H100's profile of a RegNet with groups of 24 shows copies
-    of images for grouped convolutions; in ten nets on three GPUs groups of 24 and 56 channels take as much longer, and
-    powers of two and groups of 112 channels and more do not.
+    Their loads take 16 bytes, 8 channels in 16 bits and 4 in TF32, to which cuDNN pads since 7.6.3 (NVIDIA,
+    Convolutional Layers User's Guide); it has kernels of its own for pictures. An H100's profile of a RegNet with
+    groups of 24 shows copies of images for grouped convolutions; in ten nets on three GPUs groups of 24 and 56 channels
+    take as much longer, and powers of two and groups of 112 channels and more do not.
     """
     width = fixed(channels)
     if is_grouped:
         return _padded_ratio(channels) if width < _TILE_STEP else 1.0
-    return math.ceil(width / _ALIGNED_CHANNELS) * _ALIGNED_CHANNELS / width if width > _PICTURE_CHANNELS else 1.0
+    step = _ALIGNED_BYTES / itemsize_bytes
+    return math.ceil(width / step) * step / width if width > _PICTURE_CHANNELS else 1.0
 
 
 def _is_unusual(kernel: tuple[float, ...], written_for: Set[float]) -> bool:
@@ -389,22 +407,14 @@ def fixed(length: Number) -> float:
 
 
 _ADDING = aten("addmm baddbmm addbmm _addmm_activation")
-_CONVOLUTIONS = aten(
-    "convolution _convolution convolution_overrideable conv1d conv2d conv3d cudnn_convolution mkldnn_convolution "
-    "_slow_conv2d_forward slow_conv3d_forward slow_conv3d thnn_conv2d _conv_depthwise2d conv_depthwise3d"
-)
-_TRANSPOSED_CONVOLUTIONS = aten(
-    "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
-    "cudnn_convolution_transpose"
-)
 _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
     **dict.fromkeys((*aten("mm bmm matmul _int_mm _scaled_mm"), *_ADDING), _matmul),
     **dict.fromkeys(aten("_grouped_mm _scaled_grouped_mm"), _grouped_matmul),
     **dict.fromkeys((*aten("linear mkldnn_linear"), "mkldnn._linear_pointwise", "mkl._mkl_linear"), _linear),
     **dict.fromkeys(aten("linear_backward mkldnn_linear_backward"), _linear_backward),
     "aten._euclidean_dist": _distances,
-    **dict.fromkeys((*_CONVOLUTIONS, "mkldnn._convolution_pointwise"), _convolution),
-    **dict.fromkeys(_TRANSPOSED_CONVOLUTIONS, _transposed_convolution),
+    **dict.fromkeys((*GENERAL_CONVOLUTIONS, *PLAIN_CONVOLUTIONS), _convolution),
+    **dict.fromkeys(TRANSPOSED_CONVOLUTIONS, _transposed_convolution),
     **dict.fromkeys(
         aten("convolution_backward convolution_backward_overrideable _slow_conv2d_backward"), _convolution_backward
     ),

@@ -46,6 +46,8 @@ class RowWork:
     parameter_cast_count: int
     compiled_bytes: FloatArray
     """Bytes that torch.compile reads and writes, without parameters; zero in eager mode."""
+    compiled_read_bytes: FloatArray
+    """Bytes of all inputs but parameters as torch.compile reads them, fused or not; zero in eager mode."""
     image_bytes: FloatArray
     """Bytes of all images of a convolution."""
     products: tuple[Product, ...]
@@ -123,6 +125,11 @@ def _row_work(
         return None
     read_bytes = nothing + cost.read_bytes - cost.revisited_bytes
     parameter_bytes = np.minimum(_streamed_bytes(row, batches=batches, dtype_of=dtype_of), read_bytes)
+    compiled_bytes, compiled_read_bytes = nothing, nothing
+    if compile_mode == "compile":
+        compiled_bytes, compiled_read_bytes = _compiled_bytes(
+            row, casts, batches=batches, width=width, dtype_of=dtype_of
+        )
     return RowWork(
         index=index,
         row=row,
@@ -135,9 +142,8 @@ def _row_work(
         cast_count=len(casts),
         parameter_cast_bytes=_cast_bytes(parameter_casts, batches=batches),
         parameter_cast_count=len(parameter_casts),
-        compiled_bytes=_compiled_bytes(row, casts, batches=batches, width=width, dtype_of=dtype_of)
-        if compile_mode == "compile"
-        else nothing,
+        compiled_bytes=compiled_bytes,
+        compiled_read_bytes=compiled_read_bytes,
         image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
         products=products,
     )
@@ -145,8 +151,8 @@ def _row_work(
 
 def _compiled_bytes(
     row: Row, casts: Sequence[Operand], *, batches: FloatArray, width: Width, dtype_of: DtypeOf
-) -> FloatArray:
-    """Return the bytes that torch.compile reads and writes for the row, without parameters.
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bytes that torch.compile reads and writes for the row, and all that it reads, without parameters.
 
     A fused kernel casts its operands on the fly. A result that it keeps in fp32 and other kernels read in 16 bits is
     written twice. Parts of a concatenation that are computed in place are neither read nor written again.
@@ -158,15 +164,14 @@ def _compiled_bytes(
     inside = [operand for operand in (*row.inputs, *row.outputs) if operand.fused]
     inside_bytes = _operands_bytes(inside, batches=batches, dtype_of=stored)
     read_bytes = np.zeros(len(batches)) + cost.read_bytes - cost.revisited_bytes
+    read_bytes = read_bytes - np.minimum(_streamed_bytes(row, batches=batches, dtype_of=stored), read_bytes)
     moved_bytes = read_bytes + cost.write_bytes - inside_bytes
-    moved_bytes = moved_bytes - np.minimum(_streamed_bytes(row, batches=batches, dtype_of=stored), read_bytes)
     if row.op == "aten.cat" and not row.outputs[0].fused:
         moved_bytes = moved_bytes - inside_bytes
     if not is_fusable:
         copied = [operand for operand in casts if not is_constant(operand) and not operand.narrowed]
         moved_bytes = moved_bytes + _operands_bytes(copied, batches=batches, dtype_of=dtype_of)
-    result: FloatArray = np.maximum(moved_bytes, 0.0)
-    return result
+    return np.maximum(moved_bytes, 0.0), read_bytes
 
 
 def is_vector_attention(row: Row) -> bool:

@@ -30,3 +30,9 @@ def test_dropout_draws_a_mask_and_applies_it():
     # 12 elements and 12 of mask: 24 FLOP, 48 + 12 bytes written.
     outputs = [SOURCE, tensor(3, 4, dtype="bool")]
     assert cost_of("aten.native_dropout", [SOURCE], outputs) == cost(flops=24, read_bytes=48, write_bytes=60)
+
+
+def test_drawing_by_probabilities_reads_them_alone():
+    assert cost_of("aten.bernoulli", [SOURCE], [SOURCE]) == cost(flops=12, read_bytes=48, write_bytes=48)
+    assert cost_of("aten.bernoulli_", [SOURCE], [SOURCE]) == cost(flops=12, read_bytes=0, write_bytes=48)
+    assert cost_of("aten.bernoulli_", [SOURCE, SOURCE], [SOURCE]) == cost(flops=12, read_bytes=48, write_bytes=48)

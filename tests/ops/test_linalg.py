@@ -10,7 +10,9 @@ SQUARE = tensor(2, 6, 6)
         ("linalg_cholesky_ex", 2 * 72),  # 216 / 3
         ("linalg_lu_factor_ex", 2 * 144),  # 2 * 216 / 3
         ("_linalg_det", 2 * 144),
+        ("linalg_ldl_factor_ex", 2 * 72),
         ("linalg_inv_ex", 2 * 432),  # 2 * 216
+        ("cholesky_inverse", 2 * 144),
         ("linalg_qr", 2 * 288),  # 2 * 36 * (6 - 2)
         ("_linalg_eigh", 2 * 1944),  # 9 * 216
         ("linalg_eig", 2 * 5400),  # 25 * 216

@@ -2,7 +2,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._inductor import lowering as inductor_lowering
+from torch._inductor.decomposition import select_decomp_table
 
 import advisor.ops
 from advisor.ops.registry import (
+    _LEFT_TO_TORCH,
     Formula,
     Tensor,
     aten,
@@ -183,3 +186,15 @@ def test_the_logarithm_never_goes_below_zero():
     assert log2(0.0) == 0.0
     assert log2(np.array([0.0, 8.0])).tolist() == [0.0, 3.0]
     assert math.isclose(log2(10.0), 3.321928, rel_tol=1e-6)
+
+
+def test_what_torch_compile_leaves_to_torch_is_not_fused() -> None:
+    """Compares with Inductor's own tables, but for random numbers, which it draws itself by default."""
+
+    def named(overloads: Iterable[object]) -> set[str]:
+        return {".".join(str(overload).split(".")[:2]) for overload in overloads}
+
+    left_to_torch = named(inductor_lowering.fallbacks) - named(select_decomp_table()) - {"aten.rand", "aten.randn"}
+    assert {one.op for one in formulas() if one.fusable} & left_to_torch == set()
+    fused = {op for op in _LEFT_TO_TORCH if op not in left_to_torch}
+    assert fused == set()

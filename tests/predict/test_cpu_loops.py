@@ -9,7 +9,7 @@ import torch
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import formula_of
 from advisor.predict.composite_kernels import program_of
-from advisor.predict.cpu_loops import LOOPS, VECTORS_COMPILED, Loop, loop_of
+from advisor.predict.cpu_loops import LOOPS, Loop, loop_of
 from advisor.predict.lowering import lower
 from advisor.predict.row_work import count_rows
 from advisor.records.device import CompileMode
@@ -36,10 +36,6 @@ def cycles(found: Loop) -> tuple[list[float], list[float]]:
 def test_a_loop_belongs_to_an_operator_that_torch_has_and_a_formula_counts(op: str) -> None:
     assert hasattr(torch.ops.aten, op.removeprefix("aten."))
     assert formula_of(op) is not None
-
-
-def test_operators_that_compiled_code_vectorises_are_loops() -> None:
-    assert set(LOOPS) >= VECTORS_COMPILED
 
 
 @pytest.mark.parametrize(
@@ -116,21 +112,38 @@ def test_an_adaptive_average_costs_as_much_backward_as_forward() -> None:
     assert cycles(backward)[1] == pytest.approx(expected)
 
 
-def test_compiled_code_takes_simd_where_it_is_generated() -> None:
-    def lowered(toy: Row, *, is_compiled: bool) -> float:
-        mode: CompileMode = "compile" if is_compiled else "eager"
-        counts = count_rows(workload(toy), batches=BATCHES, width="full", compile_mode=mode)
-        return float(np.max(lower(counts, kind="cpu", precision="fp32").scalar_cycles))
+def lowered_cycles(toy: Row, *, compile_mode: CompileMode) -> float:
+    """Return the cycles of the loops of a row that no other is fused with, for the larger batch."""
+    counts = count_rows(workload(toy), batches=BATCHES, width="full", compile_mode=compile_mode)
+    kernels = lower(counts, kind="cpu", precision="fp32")
+    return float(np.max(kernels.scalar_cycles + kernels.serial_cycles))
 
-    filled = row("aten.masked_fill", (ROWS, ROWS), (ROWS,), family="pointwise")
-    assert lowered(filled, is_compiled=False) == 15 * 128_000
-    assert lowered(filled, is_compiled=True) == 0
-    pooled = row("aten._adaptive_avg_pool2d", (ROWS,), (ROWS,), family="pool")
-    drawn = row("aten.bernoulli", (ROWS,), (ROWS,), family="random")  # Inductor calls torch's own
-    programs = [
-        program_of(call_at(toy, batch=BATCHES), kind="cpu", itemsize_bytes=4.0) for toy in (filled, pooled, drawn)
-    ]
-    assert [one.has_vectors_compiled for one in programs] == [True, True, False]
+
+@pytest.mark.parametrize(
+    ("op", "outputs", "attributes", "eager", "compiled"),
+    [
+        ("masked_fill", (ROWS,), {}, 15.0 * 128_000, 0.0),  # generated, with SIMD
+        ("bernoulli", (ROWS,), {}, 20.0 * 128_000, 20.0 * 128_000),  # generated, one element at a time
+        ("upsample_nearest2d", (ROWS,), {}, 10.0 * 128_000, 10.0 * 128_000),
+        ("kthvalue", (LENGTHS,), {}, 47.0 * 128_000, 47.0 * 128_000),  # left to torch
+    ],
+)
+def test_compiled_code_takes_simd_where_it_is_generated_for_it(
+    op: str, outputs: tuple[Operand, ...], attributes: dict[str, Any], eager: float, compiled: float
+) -> None:
+    formula = formula_of(f"aten.{op}")
+    assert formula is not None
+    toy = row(f"aten.{op}", (ROWS,), outputs, family=formula.family, attributes=attributes)
+    assert lowered_cycles(toy, compile_mode="eager") == pytest.approx(eager)
+    assert lowered_cycles(toy, compile_mode="compile") == pytest.approx(compiled)
+
+
+def test_compiled_adaptive_pools_take_simd_if_all_windows_are_as_large() -> None:
+    images = operand((0.0, 1.0), 4, 40, 40)
+    for size, has_vectors in ((5, True), (7, False)):
+        pooled = row("aten._adaptive_avg_pool2d", (images,), (operand((0.0, 1.0), 4, size, size),), family="pool")
+        assert lowered_cycles(pooled, compile_mode="eager") > 0
+        assert (lowered_cycles(pooled, compile_mode="compile") == 0) == has_vectors
 
 
 def test_a_gpu_has_no_such_loops() -> None:

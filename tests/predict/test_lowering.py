@@ -178,6 +178,58 @@ def test_images_are_padded_for_channels_last_kernels_on_tensor_cores() -> None:
     assert copied(24, layout="nchw") == copied(24, precision="fp32") == copied(32) == copied(120) == (0.0, 0.0)
 
 
+def test_channels_last_images_of_transposed_convolutions_are_padded_where_they_are_narrow() -> None:
+    image, result = operand((0.0, 1.0), 64, 4, 4, low=True), operand((0.0, 1.0), 12, 4, 4, low=True)
+    attributes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "transposed": True}
+    convolution = row(
+        "aten.convolution", (image, operand(64, 12, 1, 1)), (result,), family="conv", attributes=attributes
+    )
+    kernels = lowered(workload(convolution), precision="amp-fp16", layout="nhwc")
+    # The result is cut: 16 channels read, 12 written, 2 bytes each; 1.2 cycles an element, as without groups.
+    assert float(kernels.passed_bytes[:, 0].sum()) == pytest.approx(16 * 2 * (16 + 12) / 2 * 1.0 * 2 / 2)
+    assert float(kernels.passed_cycles[:, 0].sum()) == pytest.approx(16 * 12 * 1.2)
+
+
+@pytest.mark.parametrize(
+    ("width", "precision", "is_slow"),
+    [
+        (100, "fp16", True),  # rows of 200 bytes
+        (104, "fp16", False),
+        (100, "tf32", False),  # rows of 400 bytes
+        (102, "tf32", True),
+        (102, "fp32", False),  # not on tensor cores
+    ],
+)
+def test_eager_products_with_rows_that_fill_no_multiple_of_sixteen_bytes_are_slow(
+    width: int, precision: Precision, is_slow: bool
+) -> None:
+    x, weight, result = operand((0.0, 1.0), 64), operand(64, width), operand((0.0, 1.0), width)
+    product = workload(row("aten.mm", (x, weight), (result,), family="matmul"))
+    assert bool(lowered(product, precision=precision).issue_cycles.any()) == is_slow
+    assert not lowered(product, precision=precision, compile_mode="compile").issue_cycles.any()  # Inductor pads them
+
+
+def test_a_compiled_roll_is_part_of_the_kernel_that_reads_it() -> None:
+    tokens = operand((0.0, 1.0), 4, 6)
+    inside = replace(tokens, fused=True, joined=True)
+    attributes = {"dims": (1, 2)}
+    rolled = workload(row("aten.roll", (tokens,), (inside,), family="copy", attributes=attributes))
+    kernels = lowered(rolled, compile_mode="compile")
+    assert kernels.data_bytes[:, 0].tolist() == [4 * 24]  # read once
+    assert not kernels.launches.any()
+    assert lowered(rolled).data_bytes[:, 0].tolist() == [2 * 2 * 4 * 24]  # two kernels, each reads and writes
+
+
+def test_a_compiled_norm_s_gradient_reads_its_operands_again_as_they_are_stored() -> None:
+    x, mean, weight = operand((0.0, 1.0), 100, low=True), operand((0.0, 1.0), 1), operand(100)
+    operands = (x, x, mean, mean, weight)
+    norm = row("aten.native_layer_norm_backward", operands, (x,), family="norm", phase="backward")
+    once = 2 * 100 * 2 + 2 * 4  # two operands in half, mean and deviation in fp32
+    written = 100 * 2
+    kernels = lowered(workload(norm), precision="amp-fp16", compile_mode="compile")
+    assert kernels.data_bytes[:, 0].tolist() == [2 * once + written]
+
+
 def test_a_product_reads_the_copy_in_half_that_the_kernel_before_it_wrote() -> None:
     def moved(data: Operand) -> float:
         product = row("aten.mm", (data, operand(100, 7)), (operand((0.0, 1.0), 7, low=True),), family="matmul")

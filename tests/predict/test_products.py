@@ -9,8 +9,8 @@ from advisor.predict.precision import MATRIX_FAMILIES
 from advisor.predict.products import Product, has_products, products_of
 
 
-def tensor(*shape: Any) -> Tensor:
-    return Tensor(shape=shape, dtype="float32")
+def tensor(*shape: Any, dtype: str = "float32") -> Tensor:
+    return Tensor(shape=shape, dtype=dtype)
 
 
 def products(
@@ -40,9 +40,14 @@ def convolution(
 
 
 def gradients(
-    grad_output: Tensor, source: Tensor, weight: Tensor, *, output_mask: tuple[bool, bool, bool] = (True, True, False)
+    grad_output: Tensor,
+    source: Tensor,
+    weight: Tensor,
+    *,
+    output_mask: tuple[bool, bool, bool] = (True, True, False),
+    transposed: bool = False,
 ) -> tuple[Product, ...]:
-    attributes = {"transposed": False, "output_mask": output_mask}
+    attributes = {"transposed": transposed, "output_mask": output_mask}
     return products("aten.convolution_backward", grad_output, source, weight, attributes=attributes)
 
 
@@ -106,6 +111,13 @@ def test_a_transposed_convolution_is_the_gradient_of_one() -> None:
     found = convolution(tensor(2, 16, 4, 4), tensor(16, 3, 3, 3), tensor(2, 3, 8, 8), transposed=True)
     assert sizes(found) == (1, 128, 3, 36)
     assert found.is_gradient
+
+
+def test_the_gradient_of_a_transposed_convolution_s_input_is_a_convolution() -> None:
+    # Weight (16 in, 3 out, 3, 3): 2 x 4 x 4 pixels of 16 channels, each the sum of 3 x 9 terms.
+    of_input, of_weight = gradients(tensor(2, 3, 8, 8), tensor(2, 16, 4, 4), tensor(16, 3, 3, 3), transposed=True)
+    assert sizes(of_input) == (1, 32, 16, 27)
+    assert sizes(of_weight) == (1, 16, 27, 32)
 
 
 @pytest.mark.parametrize(
@@ -373,11 +385,26 @@ def test_narrow_groups_of_images_are_padded_to_a_power_of_two(
     assert (found.padded_inputs_ratio, found.padded_outputs_ratio) == pytest.approx(ratios)
 
 
-@pytest.mark.parametrize(("inputs", "outputs", "ratios"), [(3, 32, (1, 1)), (30, 8, (32 / 30, 1)), (64, 6, (1, 8 / 6))])
-def test_images_are_padded_to_a_multiple_of_eight_channels(
-    inputs: int, outputs: int, ratios: tuple[float, float]
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "dtype", "ratios"),
+    [
+        (3, 32, "float16", (1, 1)),
+        (30, 8, "float16", (32 / 30, 1)),
+        (64, 12, "float16", (1, 16 / 12)),
+        (64, 12, "float32", (1, 1)),  # 4 elements of TF32
+        (30, 8, "float32", (32 / 30, 1)),
+    ],
+)
+def test_images_are_padded_to_channels_of_sixteen_bytes(
+    inputs: int, outputs: int, dtype: str, ratios: tuple[float, float]
 ) -> None:
-    found = convolution(tensor(2, inputs, 8, 8), tensor(outputs, inputs, 1, 1), tensor(2, outputs, 8, 8))
+    def images(channels: int) -> Tensor:
+        return tensor(2, channels, 8, 8, dtype=dtype)
+
+    found = convolution(images(inputs), tensor(outputs, inputs, 1, 1, dtype=dtype), images(outputs))
     assert (found.padded_inputs_ratio, found.padded_outputs_ratio) == pytest.approx(ratios)
-    depthwise = convolution(tensor(2, 30, 8, 8), tensor(30, 1, 3, 3), tensor(2, 30, 8, 8))
+    weight = tensor(inputs, outputs, 1, 1, dtype=dtype)
+    found = convolution(images(inputs), weight, images(outputs), transposed=True)
+    assert (found.padded_inputs_ratio, found.padded_outputs_ratio) == pytest.approx(ratios)
+    depthwise = convolution(images(30), tensor(30, 1, 3, 3, dtype=dtype), images(30))
     assert (depthwise.padded_inputs_ratio, depthwise.padded_outputs_ratio) == (1, 1)
