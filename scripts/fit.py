@@ -12,6 +12,7 @@ import csv
 import re
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from zlib import crc32
 
@@ -65,7 +66,7 @@ SOURCES = (
     "NeuSight, timm, ryujaehun, lamikr, Intel Neural Compressor, Vidur, torch-performance-test-data, aiconfigurator, "
     "own: tests/data/measured/README.md"
 )
-DATE = "2026-11-28"
+DATE = date.today().isoformat()
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
 LEAST_FILLED = 0.85

@@ -12,6 +12,7 @@ of the same generation. A last ratio makes whole steps slower than their operato
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
 import numpy as np
 from fit_neuron import log_spread, row
@@ -35,7 +36,7 @@ from advisor.records.price import Catalog
 FOLDER = ROOT / "tests/data/measured/apple"
 PAGE = ROOT / "docs/accelerators.md"
 MARKS = "<!-- table of scripts/fit_apple.py -->", "<!-- end of the Macs' table -->"
-DATE = "2026-11-28"
+DATE = date.today().isoformat()
 PRIORS = np.log([0.8, 0.6, 0.9, 1.0, 0.8, 2e-4])
 _RATES = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
 """1 for the coefficients that are rates."""

@@ -53,8 +53,6 @@ _TRUST: Mapping[tuple[str, str], float] = {
     ("matmuls", "tf32"): 0.07,
     ("matmuls", "half"): 0.07,
     ("aiconfigurator_matmuls", "half"): 0.07,
-    ("operator_steps", "fp32"): 0.1,
-    ("operator_steps", "half"): 0.1,
     ("calibration_steps", "fp32"): 0.4,
     ("calibration_steps", "half"): 0.4,
     ("shared_cpu_steps", "fp32"): 0.4,
@@ -71,7 +69,7 @@ a quarter of an hour later. The matmuls that owners measured on 29 GPUs would ou
 instead of 0.07, an A100 left out of the fit is off by 5 % instead of 4 %."""
 _WITH_COPY = frozenset({"ryujaehun", "lamikr"})
 """Files whose times include the copy of the inputs to the device."""
-OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls", "aiconfigurator_matmuls", "operator_steps"})
+OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls", "aiconfigurator_matmuls"})
 """Files of single operators: they are fitted, but do not count for the spread of steps."""
 _WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls", "aiconfigurator_matmuls"})
 """Files whose times exclude dispatch overhead: they are of kernels alone, or of many kernels in a row."""

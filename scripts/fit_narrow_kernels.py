@@ -90,7 +90,7 @@ def products_of(rows: Sequence[dict[str, str]], stored_in: str, catalog: Catalog
     work = {one.name: nothing for one in fields(PassWork)} | {
         "token_count": m,
         "kernel_count": nothing + 1,
-        "outer_bytes": 2 * m * (n + is_narrow * 0.0),
+        "outer_bytes": 2 * m * n,
         "narrow_inputs" if is_narrow else "inner_bytes": m * k * (1 if is_narrow else 2),
         "narrow_bytes" if is_narrow else "weight_bytes": size * n * k,
         "narrow_flops" if is_narrow else "product_flops": 2 * m * n * k,

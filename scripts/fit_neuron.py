@@ -10,6 +10,7 @@ together. Spreads come from the left-out errors, of encoders and of convolutiona
 
 import math
 from collections.abc import Sequence
+from datetime import date
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -30,14 +31,14 @@ STEPS = ROOT / "tests/data/measured/neuron/steps.csv"
 PROFILE = ROOT / "profiles/efficiency/gpu-neuroncore-v2-half.yaml"
 PAGE = ROOT / "docs/accelerators.md"
 MARKS = "<!-- table of scripts/fit_neuron.py -->", "<!-- end of the table -->"
-DATE = "2026-11-28"
+DATE = date.today().isoformat()
 NO_DISPATCH_S = 1e-9
 """A compiled program runs without the host."""
 Step = tuple[Kernels, Device]
 PRIORS = np.log([0.5, 0.3, 0.8, 2e-6, 64.0, 0.3])
 LOG_SIGMAS = np.array([0.7, 0.7, 0.3, 1.5, 0.7, 0.7])
 MOST = np.log([1.0, 1.0, 1.0, 2e-5, 1e3, 1.0])
-_PRIOR_WEIGHT = 0.1
+_STEP_LOG_SIGMA = 0.1
 """Standard deviation of a step's log error, to weigh steps against priors."""
 
 
@@ -89,7 +90,7 @@ def fit(steps: Sequence[Step], measured: FloatArray) -> FloatArray:
     """Return the logarithms of the coefficients that fit the logs of the measured times best, given the priors."""
 
     def residuals(logs: FloatArray) -> FloatArray:
-        errors = (log_seconds(steps, logs) - measured) / _PRIOR_WEIGHT
+        errors = (log_seconds(steps, logs) - measured) / _STEP_LOG_SIGMA
         return np.concatenate([errors, (logs - PRIORS) / LOG_SIGMAS])
 
     found: FloatArray = least_squares(

@@ -56,7 +56,6 @@ kernels access memory or compute alike. All others have their own."""
 
 COPY = "copy_s_per_byte"
 """Time of copies from pageable memory, which some measurements contain."""
-HOST = ("dispatch_s", "backward_dispatch_s", "compiled_dispatch_s", COPY)
 _OTHER_PRIORS: Mapping[DeviceKind, Mapping[str, Prior]] = {
     "gpu": {COPY: Prior(1 / 6e9, 1 / 16e9, 1 / 2e9)},  # over PCIe 3.0 x16
     "cpu": {STREAMING_COMPUTE: Prior(0.1, 0.02, 1.0, 0.3)},

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from advisor.calibrate.in_force import calibrations_in_force, is_of, targets
-from advisor.calibrate.noise import others_cpu_count, spare_cpu_count
+from advisor.calibrate.noise import TAKEN_CPU_COUNT, others_cpu_count, spare_cpu_count
 from advisor.calibrate.store import Stored, unwritable
 from advisor.errors import UsageError
 from advisor.records.calibration import Calibrated, NotCalibrated
@@ -12,8 +12,6 @@ from advisor.records.machine import Machine
 from advisor.records.price import Catalog
 
 _BUDGET_S = 5.0
-_BUSY_CPU_COUNT = 0.3
-"""CPUs kept busy by other processes above which timings would be less accurate than the datasheet."""
 
 
 def calibrations_on_first_use(
@@ -38,7 +36,7 @@ def calibrations_on_first_use(
     if problem := unwritable():
         return uncalibrated(f"{problem}; set XDG_CACHE_HOME to another folder")
     others = busy_cpu_count()
-    if others > _BUSY_CPU_COUNT + spare_cpu_count(machine, used_cpu_count=max(1, int(machine.core_count))):
+    if others > TAKEN_CPU_COUNT + spare_cpu_count(machine, used_cpu_count=max(1, int(machine.core_count))):
         return uncalibrated(f"other processes keep {others:.1f} CPUs busy; run `advise calibrate` when they are done")
     try:
         made = (calibrate_cpu or _calibrate_cpu)(machine, catalog)

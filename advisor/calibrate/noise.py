@@ -20,7 +20,7 @@ TAKEN_CPU_COUNT = 0.3
 """CPUs taken by other processes, of those that the operators need, above which a warning is given: more than a
 desktop's background load."""
 _MOST_LOG_SPREAD = 0.3
-"""Spread of the shipped efficiencies on an unmeasured CPU (`device_log_spread`)."""
+"""Noise of a calibration that is not kept: 90 % of the steps would lie within a factor of 2.1 of their prediction."""
 _IQR_PER_SIGMA = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 _SAMPLE_S = 0.3
@@ -79,7 +79,7 @@ class Noise:
 
     @property
     def is_too_much(self) -> bool:
-        """Return whether the datasheet is as accurate as these timings."""
+        """Return whether these timings say too little about the machine to be kept."""
         return self.log_spread > _MOST_LOG_SPREAD
 
 

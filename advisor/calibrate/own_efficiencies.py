@@ -47,10 +47,10 @@ _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
 device cannot determine; they stay as shipped."""
 WHOLE_STEPS = "whole steps"
 """The `Efficiency.generation` of the start of a calibration, which is fitted on steps of whole nets on one device."""
-_HOST_TIMES = frozenset({"launch_s", "dispatch_s", "backward_dispatch_s"})
+_HOST_TIMES = ("launch_s", "dispatch_s", "backward_dispatch_s", "compiled_dispatch_s")
 _HOST_RATIO, _COMPUTE_RATIO, _MEMORY_RATIO = "host_ratio", "device_compute_ratio", "device_memory_ratio"
-"""This device relative to the one of the start: all host times, the compute throughput by precision, and all
-bandwidths."""
+"""This device relative to the one of the start: the times of launches and dispatches, the compute throughput by
+precision, and all bandwidths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Sigmas:
 
 
 _FROM_SHIPPED = Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
-"""Wide priors: a single timed operator outweighs the shipped value 20 to 1."""
+"""Wide priors: the timed operators decide."""
 _FROM_WHOLE_STEPS = Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
 """Narrow priors: operators determine how fast this device is, and nets how fast the families are relative to each
 other. docs/experiments.md lists what was tried, including datasheets that are wrong by a factor of two."""
@@ -118,10 +118,12 @@ class _OwnFit(Fit):
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
         """Return a family's share of its unit's peak; a streaming family uses the device's fp32 ratio."""
-        if family in COMPUTING:
-            own = self.value(logs, "compute_ratio", precision, family)
-            return own * self.value(logs, _COMPUTE_RATIO, precision)
-        return self.value(logs, "streaming_compute_ratio", family) * self.value(logs, _COMPUTE_RATIO, "fp32")
+        name = ("compute_ratio", precision, family) if family in COMPUTING else ("streaming_compute_ratio", family)
+        return self.value(logs, *name) * self.device_compute_ratio(logs, precision, family)
+
+    def device_compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
+        """Return the compute throughput of this device relative to that of the start."""
+        return self.value(logs, _COMPUTE_RATIO, precision if family in COMPUTING else "fp32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +261,16 @@ def fit_steps(
     logs = fit.solve(chosen=np.ones(len(steps), dtype=np.bool_), steps=_STEPS)
     return FittedCalibration(
         efficiencies=tuple(
-            _efficiency(fit, logs, precision, base, device=device, spread=spread, date=date)
+            _efficiency(
+                fit,
+                logs,
+                precision,
+                base,
+                untimed=starts[precision].families if starts else {},
+                device=device,
+                spread=spread,
+                date=date,
+            )
             for precision, base in bases.items()
         ),
         median_ape=float(np.median(np.abs(fit.seconds(logs) / sample.measured_s - 1))),
@@ -306,10 +317,21 @@ def _coefficient(name: tuple[str, ...], start: float, bounds: tuple[float, float
 
 
 def _efficiency(
-    fit: Fit, logs: FloatArray, precision: str, base: Efficiency, *, device: Device, spread: float, date: str
+    fit: _OwnFit,
+    logs: FloatArray,
+    precision: str,
+    base: Efficiency,
+    *,
+    untimed: Mapping[str, FamilyEfficiency],
+    device: Device,
+    spread: float,
+    date: str,
 ) -> Efficiency:
-    """Return the shipped efficiency of one precision with the fitted values."""
-    scalars: dict[str, Any] = {name: fit.value(logs, name) for name in _SCALARS[device.kind]}
+    """Return the shipped efficiency of one precision with the fitted values.
+
+    Families that were not timed have those of `untimed`, multiplied by the ratios of this device.
+    """
+    scalars: dict[str, Any] = {name: fit.value(logs, name) for name in (*_SCALARS[device.kind], *_HOST_TIMES)}
     ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
     counts = Counter(
         family for step in fit.sample.steps if step.precision == precision for family in step.kernels.families
@@ -324,6 +346,15 @@ def _efficiency(
         )
         for family in fit.sample.kernels.families
     }
+    others = {
+        family: replace(
+            entry,
+            compute_ratio=entry.compute_ratio * fit.device_compute_ratio(logs, precision, family),
+            memory_ratio=entry.memory_ratio * fit.value(logs, _MEMORY_RATIO),
+            source=f"{entry.source}, with the speed timed on this machine",
+        )
+        for family, entry in untimed.items()
+    }
     return replace(
         base,
         device=device.id,
@@ -331,7 +362,7 @@ def _efficiency(
         vendor=device.vendor,
         generation=device.generation,
         precision=precision,
-        families={**base.families, **timed},
+        families={**base.families, **others, **timed},
         device_log_spread=spread,
         workload_log_spread=0.0,
         backward_log_spread=0.0,

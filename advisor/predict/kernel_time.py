@@ -35,7 +35,9 @@ _PAGE_BYTES = 4096.0
 _SMALL_PIECE_COST = 1.2
 """Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization."""
 _SPLIT_DEPTH = 512.0
-"""Depth of a split-K slice (cuBLAS). A piece is either such a slice or a tile of a quarter of the size."""
+"""Depth of a split-K slice (cuBLAS)."""
+_FEWEST_PIECES, _MOST_PIECES = 4.0, 32.0
+"""Pieces of a tile: tiles of a quarter of its size, and the most slices of a split-K kernel."""
 _HALF_BYTES = 2.0
 """Bytes of an element of an image that a GPU transposes for tensor cores."""
 _PRACTICALLY_INFINITE = 1e9
@@ -380,7 +382,7 @@ def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
     rows, columns = np.maximum(kernels.m / rates.tile_rows, 1.0), np.maximum(kernels.n / rates.tile_columns, 1.0)
     tiles = kernels.groups * rows * columns
     waves = tiles / rates.core_count
-    pieces = waves * np.clip(kernels.k / _SPLIT_DEPTH, 4.0, 32.0)
+    pieces = waves * np.clip(kernels.k / _SPLIT_DEPTH, _FEWEST_PIECES, _MOST_PIECES)
     idle = np.minimum(np.ceil(waves) / waves, _SMALL_PIECE_COST * np.ceil(pieces) / pieces)
     result: FloatArray = 1 / (depth * np.maximum(edges, np.maximum(idle, 1.0) ** rates.wave_ratio))
     return result

@@ -155,6 +155,21 @@ def test_a_machine_faster_or_slower_than_that_of_the_start_is_found(ratio: float
     assert predicted_s(own, CPU) == pytest.approx(predicted_s(slower(IN_STEPS, ratio), CPU), rel=0.2)
 
 
+def test_families_that_were_not_timed_are_as_much_slower_as_the_machine() -> None:
+    start = started(IN_STEPS, hot=HOT)
+
+    usual, slow = (calibrated(start, timed_by(slower(HOT, ratio), CPU)) for ratio in (1.0, 0.5))
+
+    for own in (usual, slow):
+        assert own.families["gather"].n == 0
+    for name in ("memory_ratio", "compute_ratio"):
+        # Four fifths of a halving of the speed, at least.
+        assert getattr(slow.families["gather"], name) < 0.6 * getattr(usual.families["gather"], name)
+    assert slow.compiled_dispatch_s / usual.compiled_dispatch_s == pytest.approx(
+        slow.backward_dispatch_s / usual.backward_dispatch_s
+    )
+
+
 def test_of_a_family_that_no_step_holds_the_operators_say_all() -> None:
     start = started(IN_STEPS, hot=HOT, programs=("relu 30000000", "mm 1024", "mm 2048"))
 
