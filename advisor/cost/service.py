@@ -20,7 +20,7 @@ P99_TAIL, P50_TAIL = 0.01, 0.5
 """Shares of the requests that take longer than the 99th percentile and than the median."""
 MOST_SPARE = 8
 """Most instances that keep a latency limit, as a multiple of the fewest that carry the load. At a twelfth of the
-capacity almost no request waits, and a smaller batch helps more than another instance."""
+capacity hardly a request waits for more than a step, and a smaller batch helps more than another instance."""
 
 
 def requests_per_day(requests_per_second: float) -> int:
