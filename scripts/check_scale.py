@@ -216,12 +216,16 @@ def fitted_kernels(cases: Sequence[Case], efficiencies: Sequence[Efficiency]) ->
 
 
 def memory_of(case: Case) -> dict[str, str]:
-    """Predict the step's memory per GPU, and whether it fits: as published, at 8 times the batch, and unsharded."""
+    """Predict the step's memory per GPU, and whether it fits: as published, at 8 times the batch, and unsharded.
+
+    The sharded runs computed norms in 16 bits too (llm-foundry: `low_precision_layernorm`), which is the lower bound.
+    """
     memory_bytes = case.device.memory_bytes
 
     def peak_bytes(plan: Plan, batch: int) -> float:
         batches = np.array([float(batch)])
-        return float(memory_of_one(case.workload, plan, batches=batches, width="autocast").total.mid[0])
+        total = memory_of_one(case.workload, plan, batches=batches, width="autocast").total
+        return float((total.low if plan.sharding == "zero3" else total.mid)[0])
 
     ran = peak_bytes(case.plan, case.pass_batch)
     eightfold = peak_bytes(replace(case.plan, checkpoint_activations=False), 8 * case.pass_batch)

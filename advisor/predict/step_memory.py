@@ -111,10 +111,16 @@ class StepMemory:
         return _SOURCES[self.kind].get(part, "counted in the trace")
 
 
-def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
-    """Predict the peak memory of a step: tensors at the worst moment, allocator, libraries and process."""
+def step_memory(
+    workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind, weights_are_gathered: bool = False
+) -> StepMemory:
+    """Predict the peak memory of a step: tensors at the worst moment, allocator, libraries and process.
+
+    Autocast needs no 16-bit copies of weights that FSDP has gathered in 16 bits.
+    """
     rows = row_memory(workload, width=width)
-    beside: dict[MemoryPart, FloatArray] = {"half copies": np.full(len(batches), rows.half_copies_bytes)}
+    copies_bytes = 0.0 if weights_are_gathered else rows.half_copies_bytes
+    beside: dict[MemoryPart, FloatArray] = {"half copies": np.full(len(batches), copies_bytes)}
     if kind == "cpu":
         beside["activations"] = rows.dropout_scores_bytes(batches)
     foreach_bytes = _foreach_bytes(workload) if kind == "gpu" else 0.0
@@ -240,13 +246,14 @@ def all_gradients(workload: Workload) -> StoredBytes:
 def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
     """Return the parameters that every GPU holds unsharded under FSDP: all outside of blocks, and two blocks.
 
-    The two are the running block and the next one, which FSDP prefetches by default (Zhao et al., PyTorch FSDP, 2023,
-    section 3). If each GPU has only a part of every block before sharding, `block_ratio` is that part.
+    Under autocast they are gathered in 16 bits (`MixedPrecision.param_dtype`). The two blocks are the running one and
+    the next one, which FSDP prefetches by default (Zhao et al., PyTorch FSDP, 2023, section 3). If each GPU has only a
+    part of every block before sharding, `block_ratio` is that part.
     """
     blocks = outermost(workload.blocks)
     outside_bytes = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)
     two_blocks_bytes = 2 * block_ratio * max((one.largest_parameter_bytes for one in blocks), default=0)
-    return StoredBytes(full=(float(outside_bytes + two_blocks_bytes), 0.0))
+    return StoredBytes(low=(float(outside_bytes + two_blocks_bytes), 0.0))
 
 
 def _foreach_bytes(workload: Workload) -> float:

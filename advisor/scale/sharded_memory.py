@@ -15,6 +15,7 @@ from advisor.predict.precision import Width
 from advisor.predict.row_work import constant_bytes, is_constant
 from advisor.predict.step_memory import StepMemory, added, all_gradients, attribute, gathered, scaled, step_memory
 from advisor.records.device import DeviceKind
+from advisor.records.device_memory import MemoryPart
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
 from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workload
@@ -22,6 +23,7 @@ from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workl
 _STATES = ("parameters", "gradients", "optimizer_state")
 _STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
 """The sharding levels at which a GPU holds only its shard of each state."""
+_OF_PASSES: tuple[MemoryPart, ...] = ("activations", "temporaries")
 _NCCL_BYTES = 0.93e9
 """The most that NCCL holds on each GPU: 1.6 GB of a process with one communicator (NVIDIA/nccl#864), less its
 CUDA context of 0.67 GB."""
@@ -36,12 +38,16 @@ def memory_of_one(
 ) -> StepMemory:
     """Return the peak memory of the fullest device; `batches` are the samples of one device in one pass.
 
-    If other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`); a
-    model with `fp32_shards` was traced in the precision in which it computes. If it is not known whether checkpoints
+    Under autocast, FSDP gathers its fp32 shards in 16 bits (`MixedPrecision`). The activations are those of autocast,
+    whose time the step takes; the lower bound is FSDP without autocast, which computes norms and losses in 16 bits too.
+    A model with `fp32_shards` was traced in the precision in which it computes. If it is not known whether checkpoints
     are reentrant, the memory that reentrant ones would hold is added only to the upper bound.
     """
     tuning = workload.fine_tuning
     memory = _of_one(workload, plan, batches=batches, width=width, kind=kind)
+    if width == "autocast" and _gathers(plan):
+        least = _of_one(workload, plan, batches=batches, width="half", kind=kind, state_ratio=2.0)
+        memory = _from_least(memory, least)
     if tuning is None or tuning.reentrant is not None or not _may_hold_inputs(workload, plan):
         return memory
     reentrant = replace(workload, fine_tuning=replace(tuning, reentrant=True))
@@ -49,6 +55,20 @@ def memory_of_one(
     usual = memory.parts["activations"]
     high = usual.high + np.maximum(0.0, most.total.high - memory.total.high)
     return replace(memory, parts={**memory.parts, "activations": replace(usual, high=high)})
+
+
+def _from_least(memory: StepMemory, least: StepMemory) -> StepMemory:
+    """Return the memory with the lower bound of `least`, which has smaller activations and temporaries."""
+    saved_bytes = np.maximum(0.0, memory.total.low - least.total.low)
+    smaller = {name: memory.parts[name] for name in _OF_PASSES}
+    ratio = np.maximum(0.0, 1 - saved_bytes / np.maximum(1.0, sum(part.low for part in smaller.values())))
+    lower = {name: replace(part, low=part.low * ratio) for name, part in smaller.items()}
+    return replace(memory, parts={**memory.parts, **lower})
+
+
+def _gathers(plan: Plan) -> bool:
+    """Return whether FSDP gathers the parameters of this plan."""
+    return plan.sharding == "zero3" and plan.data > 1
 
 
 def _may_hold_inputs(workload: Workload, plan: Plan) -> bool:
@@ -60,18 +80,21 @@ def _may_hold_inputs(workload: Workload, plan: Plan) -> bool:
     """
     tuning = workload.fine_tuning
     is_frozen = tuning is not None and tuning.method != "full"
-    return is_frozen and plan.checkpoint_activations and plan.sharding == "zero3" and plan.data > 1
+    return is_frozen and plan.checkpoint_activations and _gathers(plan)
 
 
-def _of_one(workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
-    """Return the peak memory of the fullest device, with reentrant checkpoints only if they are known to be."""
-    gathers_half = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
-    has_shards = workload.fine_tuning is not None and workload.fine_tuning.fp32_shards
-    state_ratio = 2.0 if gathers_half or has_shards else 1.0
-    lines = tuple(_line(line, workload, plan, state_ratio=state_ratio) for line in workload.memory)
-    rows = tuple(_stepped_part(row, plan, size_ratio=2.0 if has_shards else 1.0) for row in workload.rows)
+def _of_one(
+    workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind, state_ratio: float = 1.0
+) -> StepMemory:
+    """Return the peak memory of the fullest device, with reentrant checkpoints only if they are known to be.
+
+    The states take `state_ratio` times the bytes that they have at `width`.
+    """
+    traced_ratio = 2.0 if workload.fine_tuning is not None and workload.fine_tuning.fp32_shards else 1.0
+    lines = tuple(_line(line, workload, plan, state_ratio=state_ratio * traced_ratio) for line in workload.memory)
+    rows = tuple(_stepped_part(row, plan, size_ratio=traced_ratio) for row in workload.rows)
     held = replace(workload, memory=lines, rows=rows)
-    memory = step_memory(held, batches=batches, width="half" if gathers_half else width, kind=kind)
+    memory = step_memory(held, batches=batches, width=width, kind=kind, weights_are_gathered=_gathers(plan))
     if plan.gpu_count == 1:
         return memory
     process, allocator = memory.parts["process"], memory.parts["allocator"]

@@ -177,4 +177,4 @@ def test_gradients_are_as_large_as_the_parameters_that_the_optimizer_writes() ->
 
 def test_fsdp_gathers_what_lies_outside_of_blocks_and_two_of_them() -> None:
     # 480 - 400 outside, and 2 x 100.
-    assert gathered(scale_workload()) == StoredBytes(full=(280.0, 0.0))
+    assert gathered(scale_workload()) == StoredBytes(low=(280.0, 0.0))

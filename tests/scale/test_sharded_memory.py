@@ -10,7 +10,7 @@ from advisor.predict.step_memory import StepMemory
 from advisor.records.fine_tuning import FineTuning
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding
-from advisor.records.workload import StoredBytes, Workload
+from advisor.records.workload import Operand, Row, StoredBytes, Workload
 from advisor.scale.sharded_memory import memory_of_one
 from tests.scale.toys import workload
 
@@ -45,9 +45,49 @@ def test_fsdp_gathers_what_is_outside_of_blocks_and_two_blocks() -> None:
     assert tensor_bytes(Plan(data=4, sharding="zero3")) == 120 + 280 + 240 + 90
 
 
-def test_fsdp_under_autocast_keeps_its_shards_whole_and_computes_in_half() -> None:
-    # As above, but gathered parameters and activations are half as wide.
-    assert tensor_bytes(Plan(data=4, sharding="zero3"), width="autocast") == 120 + 140 + 240 + 45
+def test_fsdp_under_autocast_gathers_in_half_and_keeps_the_activations_of_autocast() -> None:
+    # As above, but gathered parameters are half as wide.
+    assert tensor_bytes(Plan(data=4, sharding="zero3"), width="autocast") == 120 + 140 + 240 + 90
+
+
+def test_fsdp_saves_nothing_of_large_temporaries() -> None:
+    # Of a sample, 45 of activations, and 1000 of temporaries in fp32, as a norm's are under autocast.
+    backward, optimizer = workload().memory
+    wide = workload(memory=(replace(backward, temporaries=StoredBytes(full=(0.0, 1000.0))), optimizer))
+
+    def peak(plan: Plan) -> StepMemory:
+        return memory_of_one(wide, plan, batches=np.array([2.0]), width="autocast")
+
+    one, sharded = peak(Plan()), peak(Plan(data=4, sharding="zero3"))
+    assert one.allocated[0] - sharded.allocated[0] == (480 + 960) - (120 + 140 + 240)
+    # Without autocast all that a sample needs is half as wide: the lower bound.
+    spread = [sharded.parts[name] for name in ("activations", "temporaries")]
+    assert [part.mid[0] - part.low[0] for part in spread] == pytest.approx([2 * 45 / 2, 2 * 1000 / 2])
+
+
+def test_autocast_copies_no_weights_that_fsdp_has_gathered_in_half() -> None:
+    # The linear layer's weights are 64 x 64, of which autocast keeps a copy of 2 bytes each.
+    fixed = {"dtype": "float32", "low": False}
+    weight = Operand(shape=(64, 64), **fixed)
+    linear = Row(
+        op="aten.mm",
+        family="matmul",
+        phase="forward",
+        module="layers.*",
+        inputs=(Operand(shape=((0, 1), 64), **fixed), weight),
+        outputs=(Operand(shape=((0, 1), 64), dtype="float32", low=True),),
+        attributes={},
+        count=1,
+    )
+    toy = workload(rows=(*workload().rows, linear))
+
+    def copies(plan: Plan) -> float:
+        parts = memory_of_one(toy, plan, batches=np.array([2.0]), width="autocast").parts
+        return float(parts["half copies"].mid[0])
+
+    # The batch makes backward the worst moment; the optimizer's has no copies.
+    assert copies(Plan(data=4, sharding="zero2")) == 2 * 64 * 64
+    assert copies(Plan(data=4, sharding="zero3")) == 0
 
 
 def test_passes_keep_the_gradients_of_those_before() -> None:
