@@ -129,11 +129,9 @@ def latest_starts_s(
 ) -> FloatArray:
     """Return the longest time from request to start over the offers of each device, (devices,).
 
-    `fleet` belongs to the offers. The times are 0 without a deadline.
+    `fleet` belongs to the offers.
     """
     starts_s = np.zeros(device_count)
-    if job.limits.deadline_s is None:
-        return starts_s
     terms = offer_terms(priced, billing=billing, job=job)
     has_device = fleet.device_index >= 0
     np.maximum.at(starts_s, fleet.device_index[has_device], (terms.wait_s + terms.start_up_s)[has_device])

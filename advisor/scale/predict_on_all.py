@@ -46,7 +46,8 @@ def predict_on_all(
 ) -> Predictions:
     """Predict the step at each global batch on every device, with the best plan over the GPUs of its machine.
 
-    `start_up_s`, (devices,), is the part of a deadline that start-up takes. `family_of` is as in `predict_served`.
+    `start_up_s`, (devices,), is the start-up time of a machine, which counts against a deadline and is paid for each.
+    `family_of` is as in `predict_served`.
     """
     start_up_s = np.broadcast_to(start_up_s, len(devices))
     if workload.generation is not None:
@@ -79,6 +80,7 @@ def predict_on_all(
             asked=asked,
             lateness=lateness_of(job, batches, start_up_s=start_up_s[places[several]]),
             by_cost=job.objective in ("cost", "co2"),
+            start_up_s=start_up_s[places[several]][:, np.newaxis] / np.ceil(job.samples / batches),
         )
         parts.append((several, spread))
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need

@@ -10,7 +10,7 @@ from advisor.errors import UsageError
 from advisor.predict.precision import Width, width_of
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Device, DeviceKind
-from advisor.records.prediction import USES, BoolArray, IndexArray, Predictions, Scaling
+from advisor.records.prediction import USES, BoolArray, FloatArray, IndexArray, Predictions, Scaling
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.best_plans import BestPlans, Lateness, never_late
@@ -40,11 +40,12 @@ def spread_out(
     asked: Spreading,
     lateness: Lateness = never_late,
     by_cost: bool = True,
+    start_up_s: FloatArray | float = 0.0,
 ) -> Predictions:
     """Predict the step at each global batch under the cheapest (or fastest) plan that fits and keeps the time limits.
 
-    If no plan keeps the limits, the one closest to them is used. Nothing is sharded if the model fits each GPU safely
-    and the limits are kept without, unless that was requested. If every device runs alone and nothing else was
+    `start_up_s`, (devices, batches), is a machine's start-up time over the steps of the job, paid for each machine.
+    If no plan keeps the limits, the one closest to them is used. If every device runs alone and nothing else was
     requested, the result is that of `predict_at`. Raises `IndivisibleBatchError` if no batch can be divided as
     requested.
     """
@@ -52,6 +53,7 @@ def spread_out(
     plans = sorted(members_of, key=_needs_code_changes)
     if all(plan == Plan() for plan in plans) and asked.gpus is None:
         return predict_at(batches)
+    start_up_s = np.broadcast_to(start_up_s, (len(devices), len(batches)))
     passes = {plan: pass_batches(batches, plan) for plan in plans}
     if not any(_divides(batches, plan).any() for plan in plans):
         least = min(plan.data * plan.accumulate for plan in plans)
@@ -62,7 +64,7 @@ def spread_out(
         )
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
-    best = BestPlans(plans, device_count=len(devices), batches=batches, key_count=4, initial=_INITIAL)
+    best = BestPlans(plans, device_count=len(devices), batches=batches, key_count=3, initial=_INITIAL)
     for plan in plans:
         at = np.searchsorted(sizes, passes[plan])
         if not np.isin(passes[plan], sizes).all():
@@ -76,13 +78,13 @@ def spread_out(
         for (kind, width), group in _by_kind_and_width(workload, members, alone).items():
             offered = _offered(workload, plan, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided)
             step_s, fits = offered["step_s"], offered["fits"]
+            machine_s = (step_s + start_up_s[group]) * weight
             late = np.maximum(1.0, lateness(step_s, group, np.array(float(plan.data)), None))
             rank = np.stack(
                 [
                     np.where(fits, float(needs_code_changes), 2.0),
                     np.where(fits, late, 1.0),
-                    np.where(fits & ~offered["is_tight"], float(plan.sharding != "none"), 1.0),
-                    np.where(fits, step_s * np.where(late > 1, 1, weight), offered["peak_memory_bytes"]),
+                    np.where(fits, np.where(late > 1, step_s, machine_s), offered["peak_memory_bytes"]),
                 ]
             )
             best.take(plan, group, rank=rank, figures=offered)

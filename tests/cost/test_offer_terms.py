@@ -1,5 +1,4 @@
 from advisor.cost.offer_terms import latest_starts_s
-from advisor.records.answer import JobLimits
 from tests.cost.toys import billing, device, fleet, job, offer, selection
 
 SLOW, QUICK, HERE = device("slow"), device("quick"), device("here")
@@ -9,11 +8,5 @@ FLEET = fleet(0, 0, 1, -1, devices=(SLOW, QUICK))
 
 def test_a_device_starts_when_the_slowest_of_its_offers_does() -> None:
     # acme takes 30 s, and b is waited for 50 s more; the third device has no offer.
-    limited = job(limits=JobLimits(deadline_s=100.0))
-    found = latest_starts_s(OFFERS.priced, FLEET, device_count=3, billing=billing(start_up_s=30.0), job=limited)
+    found = latest_starts_s(OFFERS.priced, FLEET, device_count=3, billing=billing(start_up_s=30.0), job=job())
     assert found.tolist() == [80.0, 30.0, 0.0]
-
-
-def test_nobody_asks_where_there_is_no_deadline() -> None:
-    found = latest_starts_s(OFFERS.priced, FLEET, device_count=2, billing=billing(start_up_s=30.0), job=job())
-    assert found.tolist() == [0.0, 0.0]
