@@ -54,11 +54,14 @@ def alternatives(question: Question, *, today: date | None = None) -> tuple[Alte
         return tuple(quote for quote in ask_all(other) if quote.may_lead or not is_trusted)
 
     unlimited = ask(free) if everything else ()
-    cheapest, fastest = best_of(unlimited), best_of(sorted(unlimited, key=lambda quote: quote.time_s))
-    if cheapest is None or fastest is None or ask(options):
+    cheapest = best_of(unlimited)
+    if cheapest is None or ask(options):
         return ()
+    by_time = ask(replace(free, objective="time"))
+    fastest, unlimited = best_of(by_time) or cheapest, (*unlimited, *by_time)
     found = [Alternative(kind="cheapest", quote=cheapest)]
-    found += [Alternative(kind="fastest", quote=fastest)] if fastest.id != cheapest.id else []
+    is_same = (fastest.id, fastest.plan) == (cheapest.id, cheapest.plan)
+    found += [] if is_same else [Alternative(kind="fastest", quote=fastest)]
     total = job_for(question.workload, options).samples
     bought: tuple[tuple[str, AlternativeKind, Objective], ...] = (
         ("max_usd", "budget", "time"), ("deadline", "deadline", "cost")
@@ -167,6 +170,8 @@ def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_
 def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
     """Yield the tightest value of this limit, of a few digits, with which some offer keeps all the others."""
     without, given = _with(options, name, None), getattr(options, name)
+    if name == "deadline":  # what costs least may take fewer machines than are allowed
+        without = replace(without, objective="time")
     if name in _OF_A_STEP and not options.batch.strip():
         without = replace(without, batch="1")  # the batch with the shortest step
     quotes = ask(without)

@@ -14,7 +14,7 @@ from advisor.question.from_source import question_of
 from advisor.records.answer import Alternative, Recommendation
 from advisor.records.billing import Billing, Disk, ExtraCosts, StartUp
 from advisor.records.options import Options
-from tests.answers.test_break_even import catalog, net
+from tests.answers.test_break_even import GPU_OFFER, catalog, net
 
 
 def answer(**options: Any) -> Recommendation:
@@ -51,6 +51,20 @@ def test_a_deadline_is_named_that_the_fastest_keeps() -> None:
     part = of_kind(found, "deadline")
     assert (part.flag, part.done_ratio) == ("--samples 470", pytest.approx(470 / 1024))
     assert part.quote.job_s.mid <= 100
+
+
+def test_the_fastest_uses_all_machines_that_are_allowed() -> None:
+    # Two steps of 512 samples: on one machine, which costs least, 0.4 + 5.12 s each, on two 0.4 + 2.56 s.
+    market = catalog()
+    networked = replace(GPU_OFFER, network_bytes_per_s=1e10)
+    options = Options(mode="training", precision="fp32", samples=1024, batch="512", deadline=5.0, max_machines=2)
+    question = question_of(
+        replace(net(), mode="training", batch=512), options, catalog=replace(market, offers=(networked,))
+    )
+    found = rank(question)
+    assert of_kind(found, "cheapest").quote.job_s.mid == pytest.approx(11.04)
+    for alternative in (of_kind(found, "fastest"), flags(found)["--deadline 6s"]):
+        assert alternative.quote.job_s.mid == pytest.approx(5.92, rel=1e-3)
 
 
 def test_reading_the_weights_is_part_of_the_start_up() -> None:
