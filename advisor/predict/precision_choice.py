@@ -9,7 +9,7 @@ from advisor.predict.join import with_arrays
 from advisor.predict.precision import precisions_of
 from advisor.records.device import Device, Precision
 from advisor.records.options import PrecisionChoice
-from advisor.records.prediction import IndexArray, Predictions
+from advisor.records.prediction import FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
 
 
@@ -27,27 +27,37 @@ def runs_of(
     return places, tuple(precision for each in precisions for precision in each)
 
 
-def cheapest_runs(predictions: Predictions, places: IndexArray) -> Predictions:
-    """Keep, for each device and batch, the run that costs least of those that fit in memory.
+def cheapest_runs(
+    predictions: Predictions,
+    places: IndexArray,
+    *,
+    late: FloatArray | None = None,
+    machine_s: FloatArray | None = None,
+) -> Predictions:
+    """Keep, for each device and batch, the run that costs least of those that fit in memory and are least late.
 
-    The devices of `predictions` are runs, and `places` gives the device of each, in order. On one device cost grows
-    with the time and the number of machines. If no run fits, the one that needs the least memory is kept.
+    The devices of `predictions` are runs, and `places` gives the device of each, in order. `late` is predicted over
+    allowed time where it is above 1, and cost grows with `machine_s`, (runs, batches); by default no run is late, and
+    cost grows with the time of the step. If no run fits, the one that needs the least memory is kept.
     """
     device_count = int(places[-1]) + 1 if len(places) else 0
     if device_count == len(places):
         return predictions
-    machine_s = predictions.step_s
-    if predictions.scaling is not None:
-        machines = np.array([plan.machines for plan in predictions.scaling.plans])
-        machine_s = machine_s * machines[predictions.scaling.plan]
-    amount = np.where(predictions.fits, machine_s, predictions.peak_memory_bytes)
+    fits, step_s = predictions.fits, predictions.step_s
+    keys = (
+        ~fits,
+        np.where(fits, np.ones_like(step_s) if late is None else late, 1.0),
+        np.where(fits, step_s if machine_s is None else machine_s, predictions.peak_memory_bytes),
+    )
     first = np.searchsorted(places, np.arange(device_count))
     run = np.repeat(first[:, np.newaxis], len(predictions.batches), axis=1)
     batch = np.arange(len(predictions.batches))
     for other in np.setdiff1d(np.arange(len(places)), first).tolist():
         kept = run[places[other]]
-        fits, kept_fits = predictions.fits[other], predictions.fits[kept, batch]
-        is_less = amount[other] < amount[kept, batch]
-        run[places[other]] = np.where((fits & ~kept_fits) | ((fits == kept_fits) & is_less), other, kept)
+        is_less, is_equal = np.zeros(len(batch), dtype=np.bool_), np.ones(len(batch), dtype=np.bool_)
+        for key in keys:
+            is_less |= is_equal & (key[other] < key[kept, batch])
+            is_equal &= key[other] == key[kept, batch]
+        run[places[other]] = np.where(is_less, other, kept)
     kept_runs = with_arrays(predictions, lambda array: array[..., run, batch] if array.ndim > 1 else array)
     return replace(kept_runs, devices=tuple(predictions.devices[index] for index in first.tolist()))

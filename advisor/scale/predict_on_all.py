@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from advisor.cost.service import machines_together, server_counts
 from advisor.cost.token_queue import percentile_limits
 from advisor.errors import UsageError
 from advisor.predict.batches import is_auto, predict_growing
@@ -66,7 +67,8 @@ def predict_on_all(
     predict_at = _predictor(
         workload, devices=devices, precisions=precisions, efficiencies=efficiencies, options=options, anchors=anchors
     )
-    asked = spreading_of(options)
+    asked, by_cost = spreading_of(options), job.objective in ("cost", "co2")
+    per_step_s = start_up_s[places][:, np.newaxis] / np.ceil(job.samples / batches)
     is_alone = [runs_as_it_is(device, asked=asked) for device in devices]
     alone, several = np.flatnonzero(is_alone).tolist(), np.flatnonzero(np.logical_not(is_alone)).tolist()
     shared = [devices[index] for index in several]
@@ -79,13 +81,20 @@ def predict_on_all(
             predict_at=lambda sizes: predict_at(sizes, several),
             asked=asked,
             lateness=lateness_of(job, batches, start_up_s=start_up_s[places[several]]),
-            by_cost=job.objective in ("cost", "co2"),
-            start_up_s=start_up_s[places[several]][:, np.newaxis] / np.ceil(job.samples / batches),
+            by_cost=by_cost,
+            start_up_s=per_step_s[several],
         )
         parts.append((several, spread))
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
         parts.append((alone, predict_at(batches, alone)))
-    return cheapest_runs(_with_loader(join_devices(parts), options), places)
+    runs = _with_loader(join_devices(parts), options)
+    lateness = lateness_of(job, batches, start_up_s=start_up_s[places])
+    return cheapest_runs(
+        runs,
+        places,
+        late=np.maximum(1.0, lateness(runs.step_s, range(len(places)), server_counts(runs, job=job), None)),
+        machine_s=(runs.step_s + per_step_s) * (machines_together(runs) if by_cost else 1.0),
+    )
 
 
 def predict_with_growing_batches(
