@@ -26,6 +26,10 @@ _INITIAL = {
 }  # fmt: skip
 """The figures of a step before any plan; `at` is the batch of one pass, as an index of the predicted batches."""
 
+_SHARDING_MARGIN = 1.03
+"""A sharded plan is used if it saves more than this: its calls on the host are not counted, and few change their code
+for less."""
+
 
 class IndivisibleBatchError(UsageError):
     """No batch has enough samples for every pass of every GPU."""
@@ -78,7 +82,8 @@ def spread_out(
         for (kind, width), group in _by_kind_and_width(workload, members, alone).items():
             offered = _offered(workload, plan, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided)
             step_s, fits = offered["step_s"], offered["fits"]
-            machine_s = (step_s + start_up_s[group]) * weight
+            margin = _SHARDING_MARGIN if plan.sharding != "none" else 1.0
+            machine_s = (step_s + start_up_s[group]) * weight * margin
             late = np.maximum(1.0, lateness(step_s, group, np.array(float(plan.data)), None))
             rank = np.stack(
                 [
