@@ -38,12 +38,14 @@ ASKED = {
     "median_live_offer": "live offers from the provider's own API",
     "minimum_live_offer": "live offers in a third party's list",
 }
+SPOT = "no dated spot prices are known; that of marketplaces, where demand moves the prices too"
 HEAD = """\
 # How far a listed price may be off: standard deviations of the logarithm of the price to pay over the price listed.
 # Written by scripts/fit_price_errors.py from scripts/data/price_snapshots.csv, except `trusted`, which is a choice.
 #
-# drift: after one year, by tier; the variance grows with the age. listing: by how the price was obtained, at any age.
-# The variances of both add up. trusted: the error up to which a price may head the answer, counted to the newest price.
+# drift: after one year, by tier, and of spot prices in any tier; the variance grows with the age. listing: by how the
+# price was obtained, at any age. The variances of both add up. trusted: the error up to which a price may head the
+# answer, counted to the newest price.
 """
 
 
@@ -110,12 +112,17 @@ def main() -> None:
     found = list(changes())
     source = "dated prices of the same offers, scripts/data/price_snapshots.csv"
     lines = [HEAD]
-    for name, values in zip(("drift", "listing"), fitted(found), strict=True):
+    drift, listing = fitted(found)
+    for name, values in (("drift", drift), ("listing", listing)):
         lines.append(f"{name}:\n")
         lines += [
             f'  {key}: {{log_spread: {spread:.3f}, n: {count}, basis: measured, source: "{source}"}}\n'
             for key, (spread, count) in values.items()
         ]
+        if values is drift:
+            lines.append(
+                f'  spot: {{log_spread: {drift["marketplace"][0]:.3f}, n: 0, basis: assumed, source: "{SPOT}"}}\n'
+            )
     lines.append(
         "trusted: {log_spread: 0.058, n: 0, basis: assumed, source: "
         '"90 % of such prices are within 10 % of the price to pay: exp(1.645 x 0.058) = 1.1"}\n'

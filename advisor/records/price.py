@@ -42,11 +42,15 @@ class PriceSpread:
     source: str
 
 
+SPOT_DRIFT = "spot"
+"""The key of the drift of spot prices, beside those of the tiers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceErrors:
     """How far a listed price may be off from the price to pay; what is missing has no error.
 
-    - `drift`: after one year, by tier; the variance grows with the age
+    - `drift`: after one year, by tier, and of spot prices under `SPOT_DRIFT`; the variance grows with the age
     - `listing`: by basis, at any age
     - `trusted`: the largest error of a price that may head the answer, counted to the newest price
     """

@@ -14,7 +14,7 @@ from advisor.report.content import Document, Figure
 from advisor.report.contexts import contexts_section
 from advisor.report.explanation import modules_section, roofline_section, why_section
 from advisor.report.memory import memory_section
-from advisor.report.prices import BASIS_NAMES, prices_section
+from advisor.report.prices import basis_name, prices_section
 from advisor.report.quote_columns import device_label, instance_label
 from advisor.report.recommendation import (
     amount_name,
@@ -81,7 +81,7 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
         Figure(
             name="price",
             value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour",
-            note=" ".join((f"{BASIS_NAMES[best.price_basis]} of {best.price_date}", *best.price_marks)),
+            note=" ".join((f"{basis_name(best)} of {best.price_date}", *best.price_marks)),
         ),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from advisor import units
+from advisor.records.answer import Quote
 from advisor.records.price import ExchangeRate, Offer, PriceBasis, PriceChange, PricedOffer, PriceMark
 from advisor.records.report_contents import PriceSource
 from advisor.report.amounts import count_text, rate_note
@@ -21,6 +22,11 @@ BASIS_NAMES: Mapping[PriceBasis, str] = {
     "median_live_offer": "median of live offers",
     "own_rate": "your own price",
     "own_hardware": "running cost of your hardware",
+}
+_SPOT_NAMES: Mapping[PriceBasis, str] = {
+    **BASIS_NAMES,
+    "list": "spot price",
+    "published": "spot price as published",
 }
 _DIGITS = 4
 _UNCHANGED_RATIO = 5e-4
@@ -142,6 +148,17 @@ def prices_section(sources: Sequence[PriceSource]) -> Section:
     newest = max((one.newest for one in sources), default="")
     lead = f"{sum(one.offer_count for one in sources):,} prices of {_period(oldest, newest)}, with their sources"
     return Section(id="prices", title="Prices", lead=(lead,), tables=(table,), is_folded=True)
+
+
+def basis_name(quote: Quote) -> str:
+    """Return what the price of a quote rests on, such as "list price"; nobody lists a spot price."""
+    names = _SPOT_NAMES if quote.price_kind == "spot" else BASIS_NAMES
+    return names[quote.price_basis]
+
+
+def price_of_date(quote: Quote) -> str:
+    """Return "price of 2026-07-20", or "spot price of 2026-07-20"."""
+    return f"{'spot price' if quote.price_kind == 'spot' else 'price'} of {quote.price_date}"
 
 
 def _period(oldest: str, newest: str) -> str:

@@ -24,7 +24,7 @@ from advisor.report.amounts import (
 )
 from advisor.report.emissions import asks_for_co2, co2_text
 from advisor.report.marks import KIND_NAMES
-from advisor.report.prices import BASIS_NAMES
+from advisor.report.prices import basis_name, price_of_date
 from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
 from advisor.report.quote_notes import (
     cost_notes,
@@ -106,7 +106,7 @@ def verdict(recommendation: Recommendation) -> str:
         per_tokens = f", {per_million} per million tokens"
     start = "Kept busy, " if _is_compared(recommendation) else ""
     if not best.price_is_trusted:
-        start = f"If its price of {best.price_date} still holds, "
+        start = f"If its {price_of_date(best)} still holds, "
     return (
         f"{keep}{start}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
@@ -304,7 +304,7 @@ def better_if_price_holds(recommendation: Recommendation) -> str | None:
     better = _BETTER[job.objective]
     pace = f" {_pace(quote, job)}" if job.requests_per_day is None else ""
     return (
-        f"{better[:1].upper()}{better[1:]} if its price of {quote.price_date} still holds: {quote.provider} "
+        f"{better[:1].upper()}{better[1:]} if its {price_of_date(quote)} still holds: {quote.provider} "
         f"{instance_label(quote)} ({device_label(quote)}), {cost}{pace}."
     )
 
@@ -332,7 +332,7 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
 
     def line(name: str, quote: Quote) -> str:
         cost = _cost_text(quote, recommendation)
-        doubt = "" if quote.price_is_trusted else f", if its price of {quote.price_date} still holds"
+        doubt = "" if quote.price_is_trusted else f", if its {price_of_date(quote)} still holds"
         pace = f" {_pace(quote, job)}" if job.requests_per_day is None else ""
         return f"{name}: {cost}{pace}, {quote.provider} {instance_label(quote)} ({device_label(quote)}){doubt}"
 
@@ -444,7 +444,7 @@ def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
         "it counts as free, because the price of its electricity is unknown (set `owned` in an overlay)"
         if _is_free(best)
         else f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour "
-        f"({BASIS_NAMES[best.price_basis]}, {best.price_date})"
+        f"({basis_name(best)}, {best.price_date})"
     )
     return f"{batch[:1].upper()}{batch[1:]}, {best.precision}; {price}; time {_TIME_NAMES[best.time_source]}."
 

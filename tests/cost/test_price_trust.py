@@ -22,7 +22,7 @@ def spread(log_spread: float) -> PriceSpread:
 
 
 ERRORS = PriceErrors(
-    drift={"hyperscaler": spread(0.05), "neocloud": spread(0.2)},
+    drift={"hyperscaler": spread(0.05), "neocloud": spread(0.2), "spot": spread(0.5)},
     listing={"list": spread(0.0), "published": spread(0.15)},
     trusted=spread(0.058),
 )
@@ -56,6 +56,13 @@ def test_a_price_is_trusted_by_its_age_to_the_newest_price_not_to_today() -> Non
     assert alone(old, "neocloud")[1]
     assert not beside_newer(old, "neocloud")[1]
     assert beside_newer(old, "hyperscaler")[1]
+
+
+def test_a_spot_price_drifts_faster_than_the_list_prices_of_its_tier() -> None:
+    listed, spot = price(date="2025-06-01"), price(kind="spot", date="2025-06-01")
+    trust = price_trust([offer(prices=(listed, price(date="2026-06-01")))], errors=ERRORS, today=TODAY)
+    assert trust(listed, "hyperscaler") == (pytest.approx(0.05), True)
+    assert trust(spot, "hyperscaler") == (pytest.approx(0.5), False)
 
 
 GPU, OTHER = device("gpu", kind="gpu"), device("other", kind="gpu")
@@ -140,3 +147,13 @@ def test_shipped_prices_of_genesis_cloud_are_not_trusted_and_those_of_aws_are() 
     # 183 days: sqrt(0.141^2 + 0.215^2 x 183 / 365) = 0.207; 126 days: 0.052 x sqrt(126 / 365) = 0.031.
     assert old.log_spread == pytest.approx(0.207, abs=1e-3)
     assert new.log_spread == pytest.approx(0.031, abs=1e-3)
+
+
+def test_shipped_spot_prices_older_than_five_days_are_not_trusted() -> None:
+    # 0.486 x sqrt(5 / 365) = 0.0569 and 0.486 x sqrt(6 / 365) = 0.0623; trusted up to 0.058.
+    catalog = load_catalog()
+    trust = price_trust(
+        [offer(prices=(price(date="2026-09-06"),))], errors=catalog.price_errors, today=date(2026, 11, 23)
+    )
+    days = {day: trust(price(kind="spot", date=day), "hyperscaler")[1] for day in ("2026-09-01", "2026-08-31")}
+    assert days == {"2026-09-01": True, "2026-08-31": False}

@@ -226,6 +226,14 @@ def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> 
     assert sentence.better_if_price_holds(recommendation(L4)) is None
 
 
+def test_a_spot_price_is_not_called_a_list_price() -> None:
+    spot = replace(L4, price_kind="spot", price_is_trusted=False, may_lead=False)
+    answer = recommendation(spot)
+    assert_says(sentence.headline(answer), f"spot price of {L4.price_date}")
+    assert "list price" not in " ".join(sentence.basis(answer))
+    assert_says(" ".join(sentence.basis(recommendation(L4))), "list price")
+
+
 def test_each_tier_that_is_not_named_yet_has_a_line_with_its_best_offer_cost_and_speed() -> None:
     answer = replace(recommendation(OLD, L4), best=T4, best_by_tier={"neocloud": OLD, "hyperscaler": L4})
     hyperscalers, clouds = sentence.by_tier(answer)
