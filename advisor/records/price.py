@@ -42,6 +42,8 @@ class PriceSpread:
     source: str
 
 
+ANY_REGION = "global"
+"""The region of a price that is the same in every region of its provider."""
 SPOT_DRIFT = "spot"
 """The key of the drift of spot prices, beside those of the tiers."""
 

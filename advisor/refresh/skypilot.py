@@ -17,7 +17,7 @@ from pathlib import Path
 
 from advisor.errors import NetworkError, UsageError
 from advisor.files.regular_file import read_regular_file
-from advisor.records.price import ListedPrice, ListedType, Listing, ListSource, PriceKind, Wanted
+from advisor.records.price import ANY_REGION, ListedPrice, ListedType, Listing, ListSource, PriceKind, Wanted
 from advisor.refresh.match import rows_of_gpu
 from advisor.refresh.providers.gcp import WITH_DISKS
 
@@ -130,7 +130,7 @@ def _googles(rows: _Rows, wanted: Wanted) -> _Prices:
 
 def _lambdas(rows: _Rows, wanted: Wanted) -> _Prices:
     """Yield the prices of types with the same GPU, GPU count and vCPUs; they are the same in every region."""
-    named = [row | {"Region": "global"} for row in rows]
+    named = [row | {"Region": ANY_REGION} for row in rows]
     by_type = {row["InstanceType"]: row for row in named}
     for (name, _), usd in _cheapest(named, lambda row: row["InstanceType"]).items():
         row, match = by_type[name], _LAMBDAS_TYPE.fullmatch(name)

@@ -9,7 +9,7 @@ from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
 from advisor.records.device import DeviceKind, Precision
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
-from advisor.records.price import ExchangeRate, Tier
+from advisor.records.price import ANY_REGION, ExchangeRate, Tier
 from advisor.records.rejection import RejectionCode
 from advisor.records.sample_words import at_batch_text, batch_text, samples_noun, samples_text
 from advisor.report.amounts import (
@@ -443,10 +443,15 @@ def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
     price = (
         "it counts as free, because the price of its electricity is unknown (set `owned` in an overlay)"
         if _is_free(best)
-        else f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour "
+        else f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour{_place(best)} "
         f"({basis_name(best)}, {best.price_date})"
     )
     return f"{batch[:1].upper()}{batch[1:]}, {best.precision}; {price}; time {_TIME_NAMES[best.time_source]}."
+
+
+def _place(quote: Quote) -> str:
+    """Return " in us-east-1"; nothing for a price of all regions or for own hardware."""
+    return "" if quote.tier == "owned" or quote.region == ANY_REGION else f" in {quote.region}"
 
 
 def _workload(workload: WorkloadSummary, job: Job) -> str:

@@ -226,6 +226,16 @@ def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> 
     assert sentence.better_if_price_holds(recommendation(L4)) is None
 
 
+def test_the_price_per_hour_is_said_with_its_region() -> None:
+    # The job takes half an hour: $0.84 per hour.
+    everywhere, own = replace(L4, region="global"), replace(L4, region="own", tier="owned")
+    figures = [sentence.best_figures(recommendation(one))[0] for one in (L4, everywhere, own)]
+    assert_says(figures[0], "$0.84 per hour in us-east-1")
+    assert not any(
+        f"per hour in {one.region}" in said for one, said in zip((everywhere, own), figures[1:], strict=True)
+    )
+
+
 def test_a_spot_price_is_not_called_a_list_price() -> None:
     spot = replace(L4, price_kind="spot", price_is_trusted=False, may_lead=False)
     answer = recommendation(spot)
