@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
@@ -145,6 +145,8 @@ def certainty(recommendation: Recommendation) -> Iterator[str]:
     if best is not None:
         if rivals := _rivals(best, recommendation):
             yield rivals
+        if doubted := _listed_ahead(best, recommendation):
+            yield doubted
         if not recommendation.alternatives and best.time_source == "datasheet" and best.may_lead:
             is_known = any(one.time_source != "datasheet" and one.price_is_trusted for one in recommendation.quotes)
             why = ": it leads by the upper end of its cost" if is_known else ", nor that of any other in the ranking"
@@ -381,6 +383,25 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     is_likelier = is_cost and first.chance_among_trusted > best.chance_among_trusted and not first.may_lead
     why = f" {best.instance} leads: it rents for less at about the same cost." if is_likelier else ""
     return f"How sure: {chance}{'; ' if chance else ''}{offers} {closeness}: {named}{unnamed}.{why}"
+
+
+def _listed_ahead(best: Quote, recommendation: Recommendation) -> str:
+    """Return how many offers rank before the best with a doubtful price or an unmeasured time.
+
+    Nothing is said without any, nor if `better_if_price_holds` and `better_if_prediction_holds` name all of them.
+    """
+    ahead = tuple(takewhile(lambda quote: quote.id != best.id, recommendation.quotes))
+    counts = {
+        "with a doubtful price": sum(not quote.price_is_trusted for quote in ahead),
+        "with an unmeasured time": sum(
+            quote.price_is_trusted and not quote.is_candidate and quote.time_source == "datasheet" for quote in ahead
+        ),
+    }
+    named = (recommendation.better_if_price_holds, recommendation.better_if_prediction_holds)
+    if sum(counts.values()) <= sum(one is not None for one in named):
+        return ""
+    listed = [f"{'1 offer' if count == 1 else f'{count:,} offers'} {why}" for why, count in counts.items() if count]
+    return f"Listed as {_BETTER[recommendation.job.objective]}, but not counted: {' and '.join(listed)}."
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:

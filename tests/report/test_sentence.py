@@ -279,6 +279,18 @@ def test_a_best_that_is_not_the_likeliest_leads_because_it_rents_for_less() -> N
     assert why not in " ".join(sentence.certainty(recommendation(best, larger)))
 
 
+def test_offers_in_doubt_that_rank_before_the_best_are_counted_beside_its_chance() -> None:
+    doubted = [replace(OLD, id=f"neo/{number}") for number in range(3)]
+    unmeasured = replace(A10G, time_source="datasheet", is_candidate=False, may_lead=False)
+    answer = replace(recommendation(*doubted, unmeasured, L4, T4), best=L4)
+    assert_says(
+        sentence.headline(answer), "61 %", "cheaper", "3 offers with a doubtful price", "1 offer with an unmeasured"
+    )
+    assert "not counted" not in sentence.headline(recommendation(L4, T4, unmeasured))
+    named = replace(recommendation(OLD, L4, T4), best=L4, better_if_price_holds=OLD)
+    assert "not counted" not in sentence.headline(named)
+
+
 def test_the_headline_gives_the_chance_of_the_device() -> None:
     device = DeviceChance(id=L4.device.id, name="L4", kind="gpu", chance=0.73)
     said = sentence.headline(replace(recommendation(L4, T4), chance_by_device=(device,)))
