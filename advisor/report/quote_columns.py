@@ -1,7 +1,7 @@
 """Defines the rows and columns of a table of quotes, shared by every format that shows one."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor import units
@@ -48,13 +48,27 @@ class RankedQuote:
 
 _DOUBTFUL_COUNT = 3
 """Rows of offers that rank ahead of the best but may not lead: the first of them are enough to see."""
+NAMED_RIVAL_COUNT = 3
+"""Rivals of the best that the answer names; the table shows them too."""
+
+
+def rivals_of(best: Quote, recommendation: Recommendation) -> tuple[Quote, ...]:
+    """Return the offers too close to the best to call, the likeliest first; by cost, those that could cost less."""
+    close = sorted(
+        (one for one in recommendation.quotes if one.indistinguishable and one.is_candidate == best.is_candidate),
+        key=lambda one: -one.chance_among_trusted,
+    )
+    # An offer on the best's device is close to it and never cheaper: it shares its error.
+    is_cost = recommendation.job.objective == "cost"
+    return tuple(one for one in close if one is close[0] or not is_cost or round(one.chance_among_trusted, 2))
 
 
 def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
     """Return `top` quotes by rank, then the local machine if it is not ranked itself.
 
-    They are the first that may lead the answer, after at most `_DOUBTFUL_COUNT` that rank ahead of them. If they have
-    no CPU or no GPU, or only ones in doubt while there is a candidate, the best one replaces the last.
+    They are the best, the offers that the answer names beside it, and the first that may lead, after at most
+    `_DOUBTFUL_COUNT` that rank ahead of them. If they have no CPU or no GPU, or only ones in doubt while there is a
+    candidate, the best one replaces the last.
     """
     at_hand, unit = unranked(recommendation), unit_of(recommendation)
     quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
@@ -72,18 +86,29 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     ranked = [row for row in rows if row.rank is not None]
     first = next((place for place, row in enumerate(ranked) if row.quote.may_lead), 0)
     doubtful = ranked[: min(first, _DOUBTFUL_COUNT, top - 1)]
-    leading = [row for row in ranked if row.quote.may_lead]
-    others = [row for place, row in enumerate(ranked) if place >= len(doubtful) and not row.quote.may_lead]
-    shown = [*doubtful, *leading, *others][:top]
+    ids = _ids_named(recommendation)
+    named = sorted((row for row in ranked[len(doubtful) :] if row.quote.id in ids), key=lambda row: ids[row.quote.id])
+    unnamed = [row for row in ranked[len(doubtful) :] if row.quote.id not in ids]
+    leading = [row for row in unnamed if row.quote.may_lead]
+    others = [row for row in unnamed if not row.quote.may_lead]
+    shown = [*doubtful, *named, *leading, *others][:top]
 
     def is_missing(row: RankedQuote) -> bool:
         alike = [one.quote for one in shown if one.quote.device.kind == row.quote.device.kind]
         return not any(one.is_candidate or not row.quote.is_candidate for one in alike)
 
-    best_first = sorted((*leading, *others), key=lambda row: not row.quote.is_candidate)
+    best_first = sorted(ranked[len(doubtful) :], key=lambda row: (not row.quote.is_candidate, not row.quote.may_lead))
     missing = [row for row in best_first if is_missing(row)][:1]
     shown = [*shown[: max(top - len(missing), 1)], *missing]
     return (*sorted(shown, key=lambda row: row.rank or 0), *rows[len(ranked) :])
+
+
+def _ids_named(recommendation: Recommendation) -> Mapping[str, int]:
+    """Return the ids of the best and of the offers that the answer names beside it, with their order."""
+    best = recommendation.best
+    rivals = () if best is None else rivals_of(best, recommendation)[:NAMED_RIVAL_COUNT]
+    named = (best, *rivals, recommendation.better_if_price_holds, recommendation.better_if_prediction_holds)
+    return {quote.id: place for place, quote in enumerate(quote for quote in named if quote is not None)}
 
 
 def unranked(recommendation: Recommendation) -> Quote | None:

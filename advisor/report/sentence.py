@@ -25,7 +25,14 @@ from advisor.report.amounts import (
 from advisor.report.emissions import asks_for_co2, co2_text
 from advisor.report.marks import KIND_NAMES
 from advisor.report.prices import basis_name, price_of_date
-from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
+from advisor.report.quote_columns import (
+    NAMED_RIVAL_COUNT,
+    RankedQuote,
+    device_label,
+    instance_label,
+    percent_chance,
+    rivals_of,
+)
 from advisor.report.quote_notes import (
     cost_notes,
     covered_cost,
@@ -55,7 +62,6 @@ _TIME_NAMES = {
 _AUTOCAST_NAMES: Mapping[Precision, str] = {"amp-bf16": "with bf16 autocast", "amp-fp16": "with fp16 autocast"}
 _AMOUNT_CODES = ("over-", "under-", "does-not-fit")
 """Prefixes of the rejection codes that miss a limit by an amount."""
-_NAMED_RIVAL_COUNT = 3
 _NAMED_REASON_COUNT = 2
 _OVERLAPPING: Mapping[Objective, str] = {
     "cost": "costs",
@@ -361,16 +367,11 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     device_chance = units.format_ratio(round(of_device, 2))
     if is_cost and of_device and device_chance != percent_chance(best):
         chance += f", its device {device_chance}"
-    close = sorted(
-        (one for one in quotes if one.indistinguishable and one.is_candidate == best.is_candidate),
-        key=lambda one: -one.chance_among_trusted,
-    )
-    # An offer on the best's device is close to it and never cheaper: it shares its error.
-    rivals = [one for one in close if one is close[0] or not is_cost or round(one.chance_among_trusted, 2)]
+    rivals = rivals_of(best, recommendation)
     if not rivals:
         aside = ", offers marked ? aside" if any(one.is_candidate != best.is_candidate for one in quotes) else ""
         return f"How sure: {chance or 'no other offer is too close to call'}{aside}."
-    shown = rivals[:_NAMED_RIVAL_COUNT]
+    shown = rivals[:NAMED_RIVAL_COUNT]
     named = ", ".join(
         f"{rival.provider} {rival.instance}{f' ({percent_chance(rival)})' if is_cost else ''}" for rival in shown
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.records.answer import Quote
 from advisor.report.quote_columns import columns_for, device_label, instance_label, percent_chance, table_rows
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, render_text, shown_quotes
 
@@ -119,7 +120,7 @@ def test_the_first_that_may_lead_are_shown_after_three_that_may_not() -> None:
     ]
     leading = [quote(f"new {place}", kind="gpu", device="T4", usd=10.0 + place) for place in range(4)]
     between = replace(quote("between", kind="gpu", device="T4", usd=11.5), is_candidate=False, may_lead=False)
-    answer = recommendation(*doubtful, *leading[:2], between, *leading[2:])
+    answer = replace(recommendation(*doubtful, *leading[:2], between, *leading[2:]), best=leading[0])
 
     def ranks(top: int) -> list[int | None]:
         return [row.rank for row in table_rows(answer, top=top)]
@@ -128,3 +129,25 @@ def test_the_first_that_may_lead_are_shown_after_three_that_may_not() -> None:
     assert ranks(7) == [1, 2, 3, 6, 7, 9, 10]
     assert ranks(10) == [*range(1, 11)]
     assert ranks(1) == [6]
+
+
+def test_offers_that_the_answer_names_have_a_row() -> None:
+    def rival(name: str, chance: float) -> Quote:
+        return replace(
+            quote(name, kind="gpu", device="T4", usd=0.5, chance_cheapest=chance, indistinguishable=True),
+            may_lead=False,
+        )
+
+    doubtful = [
+        replace(quote(f"old {place}", kind="gpu", device="T4", usd=0.1 + place), is_candidate=False, may_lead=False)
+        for place in range(5)
+    ]
+    best = quote("best", kind="gpu", device="T4", usd=0.6, chance_cheapest=0.1)
+    leading = [quote(f"new {place}", kind="gpu", device="T4", usd=10.0 + place) for place in range(9)]
+    rivals = [rival(name, chance) for name, chance in (("a", 0.2), ("b", 0.1), ("c", 0.3), ("d", 0.25))]
+    answer = replace(
+        recommendation(*doubtful, *rivals, best, *leading), best=best, better_if_prediction_holds=doubtful[4]
+    )
+    # a, c and d are the likeliest of four rivals, at 6, 8 and 9; old 4 is at 5, the best at 10.
+    assert [row.rank for row in table_rows(answer, top=9)] == [1, 2, 3, 5, 6, 8, 9, 10, 11]
+    assert [row.rank for row in table_rows(answer, top=4)] == [1, 2, 3, 10]
