@@ -8,17 +8,17 @@ import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job_cost import cost_job
-from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
+from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of
 from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
-from advisor.records.answer import Z_90, Interval, Job
+from advisor.records.answer import Z_90, Interval, Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
-from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
 
 ByKind: TypeAlias = Mapping[DeviceKind, KindCost]
 """The cheapest offer of each device kind; a kind that cannot do the job is missing."""
@@ -48,7 +48,8 @@ class KindMarket:
         """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
 
         Offers that may not lead count only if their kind has no others. Each kind is judged alone: an unmeasured CPU
-        must not vanish from the curve because a measured GPU costs about as much.
+        must not vanish from the curve because a measured GPU costs about as much. Whether it is a candidate among both
+        kinds, as in the ranking, is said with its quote.
         """
         priced = self._selection.priced
         choice, terms = choose_batches(predictions, job=job), self._terms_of(job)
@@ -64,13 +65,26 @@ class KindMarket:
         limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
         may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
         started = replace(self._terms_of(replace(job, assumed=False)), machine_count=costed.terms.machine_count)
+
+        def candidates(places: IndexArray, purchases: Purchases | None = None) -> BoolArray:
+            at = costed.device[places], costed.batch_index[places]
+            usd, width = costed.costs.job_usd[places], Z_90 * predictions.log_spread[at]
+            return candidates_of(
+                np.stack([usd, usd * np.exp(-width), usd * np.exp(width)]),
+                is_trusted=self._is_trusted[places],
+                is_measured=predictions.time_sources[at] != "datasheet",
+                trial_usd=trial_usd(started.of(places), job=job),
+                purchases=purchases,
+            )
+
+        of_both = np.flatnonzero(may_win[: self._selection.may_win_count])
+        among_both = frozenset(of_both[candidates(of_both)].tolist())
         found = {}
         for kind, members in self._members.items():
             places = members[may_win[members]]
             if not len(places):
                 continue
             at = costed.device[places], costed.batch_index[places]
-            usd, width = costed.costs.job_usd[places], Z_90 * predictions.log_spread[at]
             purchases = purchases_of(
                 predictions.step_s[at],
                 batch=predictions.batches[costed.batch_index[places]],
@@ -78,19 +92,20 @@ class KindMarket:
                 started=started.of(places),
                 job=job,
             )
-            candidates = candidates_of(
-                np.stack([usd, usd * np.exp(-width), usd * np.exp(width)]),
-                is_trusted=self._is_trusted[places],
-                is_measured=predictions.time_sources[at] != "datasheet",
-                trial_usd=trial_usd(started.of(places), job=job),
-                purchases=purchases,
-            )
-            leads = may_lead(candidates, usd, purchases=purchases)
+            leads = may_lead(candidates(places, purchases), costed.costs.job_usd[places], purchases=purchases)
             offers = places[leads] if leads.any() else places
-            found[kind] = self._kind_cost(costed, offers, predictions=predictions, job=job)
+            found[kind] = self._kind_cost(costed, offers, among_both, predictions=predictions, job=job)
         return found
 
-    def _kind_cost(self, costed: CostedOffers, offers: IndexArray, *, predictions: Predictions, job: Job) -> KindCost:
+    def _kind_cost(
+        self,
+        costed: CostedOffers,
+        offers: IndexArray,
+        among_both: frozenset[int],
+        *,
+        predictions: Predictions,
+        job: Job,
+    ) -> KindCost:
         """Return the cheapest of the offers at these indices, with intervals of the lowest cost.
 
         The ends of the intervals shift all predictions or all prices, so another offer may be the cheapest there.
@@ -111,8 +126,13 @@ class KindMarket:
         best = min(offers.tolist(), key=best_first(costed, objective="cost"))
         at = int(np.flatnonzero(offers == best)[0])
         usd = float(costed.costs.job_usd[best])
+
+        def quote() -> Quote:
+            (alone,) = quotes_of(costed, [best], predictions=predictions, job=job, billing=self._billing)
+            return replace(alone, is_candidate=best in among_both)
+
         return KindCost(
-            quote=lambda: quotes_of(costed, [best], predictions=predictions, job=job, billing=self._billing)[0],
+            quote=quote,
             own_usd=_interval(usd, own, least_usd),
             shared_usd=_interval(usd, shared, least_usd),
             price_usd=_interval(usd, self._price_log_spreads[offers], least_usd_at_prices),

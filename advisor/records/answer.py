@@ -467,17 +467,23 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """The cheapest offer of one device kind, with the job on it; `samples_per_s` is per instance."""
+    """The cheapest offer of one device kind, with the job on it; `samples_per_s` is per instance.
+
+    - `is_candidate`: as in a quote, among the offers of both kinds
+    """
 
     id: str
     name: str
     device: QuotedDevice
     usd_per_hour: float
+    price_is_trusted: bool
+    is_candidate: bool
     instance_count: int
     precision: Precision
     batch: int
     step_s: Interval
     samples_per_s: float
+    time_source: TimeSource
     job_s: Interval
     job_usd: Interval
 

@@ -42,7 +42,9 @@ def when_to_use_which(recommendation: Recommendation) -> str:
     """Return one sentence on the kind of device for each use; nothing if the job has a size or one kind is missing."""
     noun = samples_noun(recommendation.job.generation)
     parts = [
-        _sentence(one, ratio, noun) for one in recommendation.situations if (ratio := one.point.cost_ratio) is not None
+        _sentence(one, ratio, noun, doubt=_doubt_of_cheaper(one, ratio, recommendation))
+        for one in recommendation.situations
+        if (ratio := one.point.cost_ratio) is not None
     ]
     return f"{'; '.join(parts)}." if parts else ""
 
@@ -64,7 +66,7 @@ def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
                 column("best", lambda row: contender_label(row.contender)),
                 column("cost", lambda row: _cost(row, rate=rate)),
                 column("speed", _speed),
-                column("", _verdict),
+                column("", lambda row: _verdict(row, recommendation)),
             ),
             title="CPU or GPU?",
             notes=_notes(recommendation),
@@ -181,11 +183,24 @@ def _speed(row: _Row) -> str:
             return units.format_duration(row.contender.step_s.mid)
 
 
-def _verdict(row: _Row) -> str:
+def _verdict(row: _Row, recommendation: Recommendation) -> str:
     ratio = row.situation.point.cost_ratio
     if ratio is None or row.kind != _cheaper(ratio):
         return ""
-    return "too close" if is_too_close(ratio) else f"{times_cheaper(ratio)} cheaper"
+    if is_too_close(ratio):
+        return "too close"
+    is_doubtful = _doubt_of_cheaper(row.situation, ratio, recommendation)
+    return f"perhaps {times_cheaper(ratio)}" if is_doubtful else f"{times_cheaper(ratio)} cheaper"
+
+
+def _doubt_of_cheaper(one: Situation, ratio: Interval, recommendation: Recommendation) -> str:
+    """Return why the cheaper side may not be so; "" if it may head an answer, or heads this one."""
+    side, best = _sides(one)[_cheaper(ratio)], recommendation.best
+    if side.is_candidate or (best is not None and best.id == side.id):
+        return ""
+    if not side.price_is_trusted:
+        return f"the price of {side.name} is in doubt"
+    return f"no measurement backs the time of {side.name}"
 
 
 def _cheaper(ratio: Interval) -> DeviceKind:
@@ -197,17 +212,18 @@ def times_cheaper(ratio: Interval) -> str:
     return units.format_times(ratio.mid if ratio.mid > 1 else 1 / ratio.mid)
 
 
-def _sentence(one: Situation, ratio: Interval, noun: str) -> str:
+def _sentence(one: Situation, ratio: Interval, noun: str, *, doubt: str) -> str:
     """Return which kind is cheaper if it is kept busy, or up to where for one job or a service."""
+    perhaps, why = ("perhaps ", f" ({doubt})") if doubt else ("", "")
     if one.kind == "busy":
         if is_too_close(ratio):
             return "Kept busy, neither a CPU nor a GPU is clearly cheaper"
         kind, other = ("GPU", "CPU") if ratio.mid > 1 else ("CPU", "GPU")
-        return f"Kept busy, a {kind} is {times_cheaper(ratio)} cheaper than a {other}"
+        return f"Kept busy, a {kind} is {perhaps}{times_cheaper(ratio)} cheaper than a {other}{why}"
     subject, unit = ("one job", noun) if one.kind == "once" else ("a service", "requests per day")
     if not one.crossings:
         kind, most = KIND_NAMES[_cheaper(ratio)], units.format_count(10**DECADE_COUNT)
-        return f"{subject} is cheaper on a {kind} up to at least {most} {unit}"
+        return f"{subject} is {perhaps}cheaper on a {kind} up to at least {most} {unit}{why}"
     first = one.crossings[0]
     before = KIND_NAMES["cpu" if first.cheaper == "gpu" else "gpu"]
     then = "" if len(one.crossings) == 1 else " (it changes again: `advise breakeven`)"

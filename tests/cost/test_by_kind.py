@@ -144,3 +144,5 @@ def test_an_unmeasured_cpu_leads_the_cpus_whatever_a_gpu_costs() -> None:
         billing=Billing(),
     )  # fmt: skip
     assert {kind: one.quote().job_usd.mid for kind, one in found.items()} == pytest.approx({"cpu": 75, "gpu": 80})
+    # Among both kinds, $90 for the quick CPU is more than the measured GPU's $80.
+    assert {kind: one.quote().is_candidate for kind, one in found.items()} == {"cpu": False, "gpu": True}

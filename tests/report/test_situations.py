@@ -22,11 +22,14 @@ def situation(kind: SituationKind, *, cpu_usd: float, gpu_usd: float, width: flo
             "id",
             "device",
             "usd_per_hour",
+            "price_is_trusted",
+            "is_candidate",
             "instance_count",
             "precision",
             "batch",
             "step_s",
             "samples_per_s",
+            "time_source",
             "job_s",
         )
         values = {name: getattr(quote, name) for name in names}
@@ -73,6 +76,20 @@ def test_overlapping_intervals_are_too_close() -> None:
     assert_says(when_to_use_which(answer), "neither")
     (table,) = situation_tables(answer)
     assert table.rows[1][-1] == "too close"
+
+
+@pytest.mark.parametrize("unknown", ["time", "price"])
+def test_a_side_that_may_not_head_the_answer_is_only_perhaps_cheaper(unknown: str) -> None:
+    busy = situation("busy", cpu_usd=3.6, gpu_usd=1.0)
+    assert busy.point.gpu is not None
+    gpu = replace(busy.point.gpu, is_candidate=False, price_is_trusted=unknown != "price", time_source="datasheet")
+    in_doubt = replace(busy, point=replace(busy.point, gpu=gpu))
+    answer = replace(recommendation(GENOA), situations=(in_doubt,))
+    assert_says(when_to_use_which(answer), "perhaps 3.6x cheaper", unknown, "aws g6.xlarge")
+    (table,) = situation_tables(answer)
+    assert table.rows[1][-1] == "perhaps 3.6x"
+    # L4 heads this answer, which says itself what is in doubt.
+    assert "perhaps" not in when_to_use_which(replace(answer, best=L4))
 
 
 def test_one_offer_for_two_choices_is_one_row_and_for_three_none() -> None:
