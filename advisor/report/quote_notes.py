@@ -45,6 +45,7 @@ _PAID_NAMES: Mapping[PriceKind, str] = {
     "commit_3y": "3-year commitment",
     "owned": "own hardware",
 }
+COMMITMENT_NAMES: Mapping[PriceKind, str] = {"commit_1y": "one year", "commit_3y": "three years"}
 _TWOFOLD = 2.0
 
 
@@ -271,10 +272,9 @@ def price_terms(best: Quote, job: Job) -> Iterator[str]:
     if best.price_kind == "spot":
         yield _spot(best, job)
     if best.commitment_usd is not None:
-        years = "one year" if best.price_kind == "commit_1y" else "three years"
         yield (
-            f"the price requires a commitment of {years}: {units.format_usd(best.commitment_usd)} in total, used or "
-            "not; the cost counts only the hours of this job."
+            f"the price requires a commitment of {COMMITMENT_NAMES[best.price_kind]}: "
+            f"{units.format_usd(best.commitment_usd)} in total, used or not; the cost counts only the hours of this job."
         )
 
 

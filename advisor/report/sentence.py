@@ -34,6 +34,7 @@ from advisor.report.quote_columns import (
     rivals_of,
 )
 from advisor.report.quote_notes import (
+    COMMITMENT_NAMES,
     cost_notes,
     covered_cost,
     load_text,
@@ -117,7 +118,8 @@ def verdict(recommendation: Recommendation) -> str:
         f"{keep}{start}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
-        f"{_pace(best, job)}{_latencies(best)}{per_tokens}{_margin(best, recommendation)}."
+        f"{_pace(best, job)}{_latencies(best)}{per_tokens}{_obligation(best, rate=rate)}"
+        f"{_margin(best, recommendation)}."
     )
 
 
@@ -196,6 +198,14 @@ def _closest(recommendation: Recommendation) -> str:
     return f"{said}. Change one flag: {change.flag} ({outcome(change.quote)})."
 
 
+def _obligation(quote: Quote, *, rate: ExchangeRate | None) -> str:
+    """Return what a commitment costs whether it is used or not; nothing without one."""
+    if quote.commitment_usd is None:
+        return ""
+    years = COMMITMENT_NAMES[quote.price_kind]
+    return f", with a commitment of {units.format_money(quote.commitment_usd, rate=rate)} for {years}"
+
+
 def _latencies(best: Quote) -> str:
     """Return the percentiles of a service's latency and its utilization; nothing for other jobs."""
     if best.p50_s is None or best.p99_s is None:
@@ -212,7 +222,8 @@ def short_headline(recommendation: Recommendation) -> str:
     if advised is None:
         return "No instance can run this job within the limits"
     name = f"{advised.provider} {instance_label(advised)}" if enough is None else f"Do not rent, {advised.instance}"
-    return f"{name}: {_cost_text(advised, recommendation)} {_pace(advised, job)}"
+    obligation = _obligation(advised, rate=recommendation.exchange_rate)
+    return f"{name}: {_cost_text(advised, recommendation)} {_pace(advised, job)}{obligation}"
 
 
 def _enough_at_hand(recommendation: Recommendation) -> Quote | None:

@@ -226,6 +226,13 @@ def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> 
     assert sentence.better_if_price_holds(recommendation(L4)) is None
 
 
+def test_a_commitment_stands_beside_the_cost_of_the_job() -> None:
+    committed = replace(L4, price_kind="commit_3y", commitment_usd=26280.0)
+    for said in (sentence.verdict(recommendation(committed)), sentence.short_headline(recommendation(committed))):
+        assert_says(said, "$0.42", "$26,280", "three years")
+    assert "commitment" not in sentence.verdict(recommendation(L4))
+
+
 def test_the_price_per_hour_is_said_with_its_region() -> None:
     # The job takes half an hour: $0.84 per hour.
     everywhere, own = replace(L4, region="global"), replace(L4, region="own", tier="owned")
