@@ -274,7 +274,8 @@ def price_terms(best: Quote, job: Job) -> Iterator[str]:
     if best.commitment_usd is not None:
         yield (
             f"the price requires a commitment of {COMMITMENT_NAMES[best.price_kind]}: "
-            f"{units.format_usd(best.commitment_usd)} in total, used or not; the cost counts only the hours of this job."
+            f"{units.format_usd(best.commitment_usd)} in total, used or not; the cost counts only the hours of "
+            "this job."
         )
 
 

@@ -54,6 +54,7 @@ _PRICE_NAMES = {
     "commit_1y": "prices with a 1-year commitment",
     "commit_3y": "prices with a 3-year commitment",
 }
+_LONGER_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
 _TIME_NAMES = {
     "measured": "measured",
     "calibrated": "calibrated on this device",
@@ -162,6 +163,8 @@ def certainty(recommendation: Recommendation) -> Iterator[str]:
     if recommendation.alternatives:
         if best is not None:
             yield "No offer whose price and prediction can be trusted keeps the limits."
+        if other := _other_unit(recommendation):
+            yield other
         if closest := _closest(recommendation):
             yield closest
     here = _enough_at_hand(recommendation)
@@ -196,6 +199,22 @@ def _closest(recommendation: Recommendation) -> str:
         return f"{said}. No change of a single flag is enough for the whole job."
     change = min(whole, key=lambda one: one.quote.job_usd.mid)
     return f"{said}. Change one flag: {change.flag} ({outcome(change.quote)})."
+
+
+def _other_unit(recommendation: Recommendation) -> str:
+    """Return the unit that was probably meant if the fastest machine does not start within the deadline."""
+    deadline_s = recommendation.job.limits.deadline_s
+    quotes = [one.quote for one in recommendation.alternatives if one.kind in ("cheapest", "fastest")]
+    fastest = min(quotes, key=lambda quote: quote.time_s, default=None)
+    if deadline_s is None or fastest is None or deadline_s >= fastest.start_up_s:
+        return ""
+    meant = next((unit for unit, unit_s in _LONGER_UNITS.items() if deadline_s * unit_s >= fastest.time_s), None)
+    if meant is None:
+        return ""
+    return (
+        f"Machines take longer than the deadline of {units.format_duration(deadline_s)} to start: did you mean "
+        f"--deadline {deadline_s:g}{meant}?"
+    )
 
 
 def _obligation(quote: Quote, *, rate: ExchangeRate | None) -> str:

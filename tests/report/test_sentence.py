@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.records.answer import DeviceChance, Recommendation
+from advisor.records.answer import Alternative, DeviceChance, JobLimits, Recommendation
 from advisor.records.rejection import RejectionCode
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
@@ -231,6 +231,20 @@ def test_a_commitment_stands_beside_the_cost_of_the_job() -> None:
     for said in (sentence.verdict(recommendation(committed)), sentence.short_headline(recommendation(committed))):
         assert_says(said, "$0.42", "$26,280", "three years")
     assert "commitment" not in sentence.verdict(recommendation(L4))
+
+
+def test_a_deadline_before_any_machine_starts_is_asked_about() -> None:
+    # The job takes 30 min with its start-up of 40 s: 6 min are too few, so 6 h are the next unit up.
+    slow = Alternative(kind="cheapest", quote=replace(L4, start_up_s=40.0))
+
+    def said(deadline_s: float) -> str:
+        answer = recommendation()
+        job = replace(answer.job, assumed=False, limits=JobLimits(deadline_s=deadline_s))
+        return sentence.headline(replace(answer, job=job, alternatives=(slow,)))
+
+    assert_says(said(6.0), "deadline of 6 s", "--deadline 6h")
+    assert_says(said(35.0), "--deadline 35m")
+    assert "did you mean" not in said(60.0)
 
 
 def test_the_price_per_hour_is_said_with_its_region() -> None:
