@@ -70,6 +70,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
                 disks={**theirs.disks, **extra_costs.disks},
                 egress={**theirs.egress, **extra_costs.egress},
                 gpu_packages=extra_costs.gpu_packages or theirs.gpu_packages,
+                spot_interruption=extra_costs.spot_interruption or theirs.spot_interruption,
             )
         price_errors = price_errors or read_single(PriceErrors, layer.price_errors, zero_allowed=("log_spread", "n"))
         price_sources = read_by_key(PriceSource, layer.price_sources) | price_sources

@@ -1,5 +1,6 @@
 """Lists which parts the cost of a job includes and which it leaves out."""
 
+from advisor.cost.interruptions import interruption_of
 from advisor.cost.offer_terms import egress_usd, storage_usd_per_month
 from advisor.records.answer import CostPart, Job
 from advisor.records.billing import Billing
@@ -16,7 +17,7 @@ def coverage(job: Job, priced: PricedOffer, *, billing: Billing) -> tuple[tuple[
     applies_and_known: dict[CostPart, tuple[bool, bool]] = {
         "compute": (True, True),
         "start-up": (is_rented and is_started, is_sized and bool(billing.start_ups)),
-        "lost-work": (kind == "spot" and is_started, is_sized and offer.interruption is not None),
+        "lost-work": (kind == "spot" and is_started, is_sized and interruption_of(priced, billing=billing) is not None),
         "billing-increments": (is_rented and is_started, is_sized and offer.provider in billing.rules),
         "idle-time": (not is_started, True),
         "storage": (

@@ -6,11 +6,21 @@ from functools import cache
 import numpy as np
 
 from advisor.cost.service import SECONDS_PER_MONTH
+from advisor.records.billing import Billing
 from advisor.records.prediction import FloatArray
+from advisor.records.price import PricedOffer
 
 _NUMBER = re.compile(r"[\d.]+")
 _MOST_INTERRUPTIONS = 500.0
 """Cap on the interruptions per stretch of work: e^500 restarts never end, and much more overflows a float."""
+
+
+def interruption_of(priced: PricedOffer, *, billing: Billing) -> str | None:
+    """Return the monthly share of interrupted instances: published, or else assumed; None unless it is a spot price."""
+    if priced.price.kind != "spot":
+        return None
+    typical = billing.extra_costs.spot_interruption
+    return priced.offer.interruption or (None if typical is None else typical.share)
 
 
 @cache  # providers publish a few ranges

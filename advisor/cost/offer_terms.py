@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from advisor.cost.interruptions import interruptions_per_s
+from advisor.cost.interruptions import interruption_of, interruptions_per_s
 from advisor.cost.service import SECONDS_PER_MONTH
 from advisor.cost.start_up import StartUpTimes, start_up_of
 from advisor.records.answer import Job
@@ -90,8 +90,7 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         * column(lambda one: rules[one.offer.provider].increment_s if one.offer.provider in rules else None),
         minimum_s=is_started
         * column(lambda one: rules[one.offer.provider].minimum_s if one.offer.provider in rules else None),
-        interruptions_per_s=is_started
-        * column(lambda one: interruptions_per_s(one.offer.interruption) if one.price.kind == "spot" else None),
+        interruptions_per_s=is_started * column(lambda one: interruptions_per_s(interruption_of(one, billing=billing))),
         storage_usd_per_s=is_rented
         * column(lambda one: storage_usd_per_month(one.offer.provider, billing=billing, job=job))
         / SECONDS_PER_MONTH,

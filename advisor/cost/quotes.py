@@ -10,6 +10,7 @@ import numpy as np
 from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
 from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.engine_queue import QueueTimes
+from advisor.cost.interruptions import interruption_of
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.offer_terms import OfferTerms, offer_terms
@@ -198,7 +199,8 @@ def quotes_of(
                 weights_s=float(terms.weights_s[place]),
                 start_up_measured=bool(terms.start_up_measured[place]),
                 lost_s=float(mid.lost_s[place]),
-                interruption=offer.interruption if price.kind == "spot" else None,
+                interruption=interruption_of(costed.priced[index], billing=billing),
+                interruption_is_assumed=price.kind == "spot" and offer.interruption is None,
                 commitment_usd=commitment_usd(
                     price.kind, usd_per_hour=price.usd_per_hour, instance_count=instance_count
                 ),

@@ -155,6 +155,7 @@ class Quote:
     - `software_s`, `weights_s`: the parts of `start_up_s` that install packages and images, and that read the weights
     - `lost_s`: expected time lost to spot interruptions
     - `interruption`: the share of these spot instances that the provider interrupts within a month
+    - `interruption_is_assumed`: no share is known for this offer
     - `commitment_usd`: what a committed price must be paid over its term, used or not
     - `loader_vcpus`: vCPUs needed to load data at the speed of the GPU, or, on an instance without a GPU, vCPUs that
       loading takes from computing; None if the loader is not known
@@ -215,6 +216,7 @@ class Quote:
     start_up_measured: bool = False
     lost_s: float = 0.0
     interruption: str | None = None
+    interruption_is_assumed: bool = False
     commitment_usd: float | None = None
     loader_vcpus: float | None = None
     is_tight: bool = False

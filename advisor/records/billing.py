@@ -80,12 +80,26 @@ class GpuPackages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotInterruption:
+    """The share of spot instances that is assumed to be interrupted within a month where a price has none."""
+
+    share: str
+    basis: Literal["assumed"]
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraCosts:
-    """Costs of a job in addition to machine hours, by provider; a missing provider publishes no figure."""
+    """Costs of a job in addition to machine hours, by provider; a missing provider publishes no figure.
+
+    - `gpu_packages`, `spot_interruption`: the same for every provider
+    """
 
     disks: Mapping[str, Disk] = field(default_factory=dict)
     egress: Mapping[str, Egress] = field(default_factory=dict)
     gpu_packages: GpuPackages | None = None
+    spot_interruption: SpotInterruption | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -319,6 +319,11 @@ def _spot(best: Quote, job: Job) -> str:
     if best.interruption is None:
         return "spot: the provider may reclaim the instance at any time; how often is not known, so no loss is counted."
     rate = f"spot: {best.interruption} of such instances were reclaimed within a month"
+    if best.interruption_is_assumed:
+        rate = (
+            f"spot: no rate of interruptions is known for {best.provider}; assumed: {best.interruption} of instances "
+            "are reclaimed within a month, the middle of AWS's classes"
+        )
     if job.assumed:
         return f"{rate}; no loss is counted."
     if job.requests_per_day is not None:

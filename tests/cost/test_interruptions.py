@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.interruptions import expected_s, interruptions_per_s
+from advisor.catalog.overlay import load_catalog
+from advisor.cost.interruptions import expected_s, interruption_of, interruptions_per_s
+from advisor.records.billing import Billing
+from advisor.records.price import PricedOffer
+from tests.cost.toys import offer, price
 
 MONTH_S = 730 * 3600
 RATE = interruptions_per_s("15-20 %")
@@ -24,6 +28,15 @@ def expected(work_s: float, *, every_s: float | None = None, rate: float = RATE,
 @pytest.mark.parametrize(("said", "share"), [("<5 %", 0.05), ("5-10 %", 0.1), (">20 %", 0.2)])
 def test_the_rate_leaves_after_a_month_what_the_range_says(said: str, share: float) -> None:
     assert math.exp(-interruptions_per_s(said) * MONTH_S) == pytest.approx(1 - share)
+
+
+def test_a_provider_without_a_known_rate_gets_the_middle_of_awss_classes() -> None:
+    shipped, spot, listed = load_catalog().billing, price(kind="spot"), price()
+    known, unknown = offer(interruption=">20 %"), offer()
+    assert interruption_of(PricedOffer(offer=known, price=spot), billing=shipped) == ">20 %"
+    assert interruption_of(PricedOffer(offer=unknown, price=spot), billing=shipped) == "10-15 %"
+    assert interruption_of(PricedOffer(offer=unknown, price=listed), billing=shipped) is None
+    assert interruption_of(PricedOffer(offer=unknown, price=spot), billing=Billing()) is None
 
 
 def test_without_interruptions_the_work_takes_as_long_as_it_takes() -> None:

@@ -76,7 +76,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "start_up_measured",
             "lost_s",
         ),
-        *("interruption", "commitment_usd", "loader_vcpus", "is_tight", "host_cpu", "plan"),
+        *("interruption", "interruption_is_assumed", "commitment_usd", "loader_vcpus", "is_tight", "host_cpu", "plan"),
         *("scaling_efficiency_ratio", "tokens"),
         *("power", "energy_kwh", "co2_kg", "on_co2_front"),
         *("job_parts_usd", "covers", "not_covered"),

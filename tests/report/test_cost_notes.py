@@ -76,6 +76,8 @@ def test_spot_says_how_often_it_is_taken_back_and_what_is_then_lost() -> None:
     (unknown,) = notes(replace(spot, interruption=None))
     assert_says(unknown, "spot", "not known", "no loss")
     assert "%" not in unknown
+    (unpublished,) = notes(replace(spot, interruption="10-15 %", interruption_is_assumed=True))
+    assert_says(unpublished, "aws", "assumed", "10-15 %", "loss", "10 min")
     (assumed,) = notes(spot, replace(JOB, assumed=True))
     assert_says(assumed, "5-10 %", "month", "no loss")
     assert "min" not in assumed
