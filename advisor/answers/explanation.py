@@ -13,6 +13,7 @@ from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job import job_for
 from advisor.cost.quotes import plan_at
+from advisor.cost.selection import mark_warnings
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batches_of
@@ -84,10 +85,23 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         samples=recommendation.job.samples,
         steps=tuple(steps),
         notes=(*overlay_notes(catalog), *device_notes(devices, catalog.gpus)),
-        warnings=(*recommendation.warnings, *_pass_warnings(subjects, workload.generation)),
+        warnings=(
+            *(_warnings_on(subjects, recommendation, question) if on else recommendation.warnings),
+            *_pass_warnings(subjects, workload.generation),
+        ),
         exchange_rate=recommendation.exchange_rate,
         generation=workload.generation,
     )
+
+
+def _warnings_on(subjects: Iterable[_Subject], recommendation: Recommendation, question: Question) -> Iterator[str]:
+    """Yield the warnings of the ranking, with those on prices only for the named machines."""
+    options, sources = question.options, question.catalog.price_sources
+    of_all = mark_warnings(recommendation.quotes, max_age_days=options.max_price_age, sources=sources)
+    yield from (warning for warning in recommendation.warnings if warning not in of_all)
+    for machine, quote in subjects:
+        if quote is not None and quote.price_marks:
+            yield f"the price of {machine.name} is marked {', '.join(quote.price_marks)} ({quote.price_date})"
 
 
 def _pass_warnings(subjects: Iterable[_Subject], generation: Generation | None) -> Iterator[str]:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from advisor.workload.source_trace import SourceTrace
 
 _SCRIPT_HINT = "to run a script, add --run and put its arguments after --"
+_NO_COMMANDS = {
+    "compare": "`advise diff BASE.json NEW.json` compares two answers, `advise SOURCE --compare-to BASE.json` a new one"
+}
+"""Hints for commands that users expect and that have other names."""
 _ALWAYS = (ExitCode.ANSWER, ExitCode.USAGE, ExitCode.INTERNAL, ExitCode.INTERRUPT)
 
 
@@ -101,7 +105,8 @@ class SourceCommand(Command):
         source, following = ctx.params["source"], ctx.params["script_args"]
         if following and not ctx.params["run"]:
             problem = f"{following[0]!r} follows the source {source!r}, but only one source is allowed"
-            raise UsageError(problem, hint=did_you_mean(source, command_names(), otherwise=_SCRIPT_HINT))
+            hint = _NO_COMMANDS.get(source) or did_you_mean(source, command_names(), otherwise=_SCRIPT_HINT)
+            raise UsageError(problem, hint=hint)
         super().gather_options(ctx)
         asked = Asked(**{name: ctx.params.pop(name) for name in ("source", "run", "script_args", "options")})
         if self._traces_early:

@@ -12,7 +12,7 @@ from advisor import __version__
 from advisor.cli.command import complete_source, write_exit_codes
 from advisor.cli.commands import command_names, load_command, short_help
 from advisor.cli.terminal import discard_stdout, say, write_stdout
-from advisor.errors import AdvisorError, ExitCode, UsageError
+from advisor.errors import AdvisorError, ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -139,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        return _fail(_message(error), hint=_usage_hint(error), code=ExitCode.USAGE)
+        return _fail(_message(error), hint=_usage_hint(error, arguments), code=ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPT
     except BrokenPipeError:  # the reader (`| head`) has closed the pipe
@@ -174,8 +174,18 @@ def _message(error: click.ClickException) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _usage_hint(error: click.ClickException) -> str:
-    if isinstance(error, click.NoSuchOption) and error.possibilities:
-        return f"did you mean {' or '.join(sorted(error.possibilities))}?"
+def _commands_with(flag: str) -> list[str]:
+    """Return the commands that have the flag."""
+    return [name for name in command_names() if any(flag in one.opts for one in load_command(name).params)]
+
+
+def _usage_hint(error: click.ClickException, arguments: Sequence[str]) -> str:
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        owners = ", ".join(f"`advise {command}`" for command in _commands_with(name))
+        meant = f"{name} is a flag of {owners}" if owners else did_you_mean(name, error.possibilities or (), most=3)
+        of_script = f"arguments of the script follow --: --run -- {name}" if "--run" in arguments else ""
+        if meant or of_script:
+            return "; ".join(filter(None, (of_script, meant)))
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context else 'advise'} --help lists the arguments and flags"

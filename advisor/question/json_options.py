@@ -37,9 +37,10 @@ def read_options(document: Any, *, refused: Mapping[str, str]) -> Options:
             check_count(value, key=key)
         if value is not None:
             try:
-                given[name] = reader_of(allowed[name])(value)
+                given[name] = reader_of(allowed[name], called=key)(value)
             except UsageError as error:
-                raise DocumentError(error.message, where="", key=key, hint=error.hint) from None
+                problem = error.message.removeprefix(f"{key}: ")
+                raise DocumentError(problem, where="", key=key, hint=error.hint) from None
     return Options(**given)
 
 

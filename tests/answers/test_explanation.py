@@ -90,6 +90,17 @@ def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str
     assert_says(warning, step["name"], "64 samples", "4 GPUs", "16")
 
 
+def test_only_doubtful_prices_of_the_named_machines_are_warned_of(source: str) -> None:
+    question = question_from_source(source, Options(no_local=True))
+    quotes = rank(question).quotes
+    fresh = next(quote for quote in quotes if not quote.price_marks)
+    old = next(quote for quote in quotes if quote.price_marks)
+    assert any("OLD" in line for line in explanation.explain(question).warnings)
+    assert not any("OLD" in line for line in explanation.explain(question, on=(fresh.id,)).warnings)
+    (warning,) = (line for line in explanation.explain(question, on=(old.id,)).warnings if "OLD" in line)
+    assert_says(warning, old.provider, old.price_date)
+
+
 def test_an_offer_outside_the_ranking_is_explained_as_its_like_within(source: str) -> None:
     quotes = rank(question_from_source(source, Options(device=("t4",)))).quotes
     (alone,) = explain_source(source, Options(), on=("t4",)).steps

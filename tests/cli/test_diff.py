@@ -44,6 +44,10 @@ def test_a_rise_above_the_threshold_exits_with_3_after_the_answer(
 ) -> None:
     result = advise("diff", str(base), str(dearer), "--fail-if-cost-rises", threshold)
     assert result.code == code
+    if code:
+        assert_says(result.err, "error:", "15 %", "--fail-if-cost-rises 10 %")
+    else:
+        assert result.err == ""
     assert "15 % more" in " ".join(result.out.split())
 
 

@@ -54,7 +54,24 @@ def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) ->
 def test_a_mistyped_flag_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("model.py", "--bach", "8")
     assert result.code == 2
-    assert_says(result.err, "error:", "--bach", "hint:", "--arch", "--batch")
+    assert_says(result.err, "error:", "--bach", "hint:", "--batch", "--arch")  # the closest first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hints"),
+    [
+        (("model.py", "--on", "t4"), ("`advise explain`",)),
+        (("train.py", "--run", "--bs", "128"), ("--run -- --bs",)),
+        (("compare", "model.py"), ("`advise diff", "--compare-to")),
+    ],
+)
+def test_what_belongs_elsewhere_is_said_to(
+    advise: Advise, pipeline: Pipeline, arguments: tuple[str, ...], hints: tuple[str, ...]
+) -> None:
+    result = advise(*arguments)
+    assert result.code == 2
+    assert all(hint in result.err.partition("hint:")[2] for hint in hints)
+    assert pipeline.asked == []
 
 
 def test_a_flag_without_its_value_is_a_usage_error(advise: Advise, pipeline: Pipeline) -> None:

@@ -139,7 +139,7 @@ def test_without_the_flag_no_file_runs(tmp_path: Path) -> None:
 
 def test_mistakes_are_tool_errors_with_the_commands_sentences(tmp_path: Path) -> None:
     calls: dict[str, Call] = {
-        "--max-usd: '-1' is not a number above 0": ("recommend", {"source": SAVED, "options": {"max_usd": -1}}),
+        "options.max_usd: '-1' is not a number above 0": ("recommend", {"source": SAVED, "options": {"max_usd": -1}}),
         "did you mean samples?": ("recommend", {"source": SAVED, "options": {"sample": 3}}),
         "files of profiles and prices are named": ("recommend", {"source": SAVED, "options": {"prices": ["a.yaml"]}}),
         "makes no difference": ("prices", {"options": {"samples": 3}}),

@@ -60,6 +60,13 @@ def test_no_option_names_a_file(name: str) -> None:
     assert problem_of(caught.value).field == f"options.{name}"
 
 
+def test_an_option_that_cannot_be_read_is_named_once() -> None:
+    with pytest.raises(DocumentError) as caught:
+        options_of({"deadline": "6 hours"})
+    assert caught.value.message.count("deadline") == 1
+    assert problem_of(caught.value).field == "options.deadline"
+
+
 def test_every_option_that_names_files_is_refused() -> None:
     # An option that takes a path says FILE or DIR in its help.
     named = [name for name, field in ALLOWED.items() if field.metadata["metavar"] in ("FILE", "DIR")]

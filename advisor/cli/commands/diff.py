@@ -1,5 +1,6 @@
 """Show how a change affects FLOP, memory, time and cost."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,9 +9,10 @@ import click
 from advisor.cli.command import Command
 from advisor.cli.flags import flag, option_flags
 from advisor.cli.output import Output, output_flag, write, write_answer
+from advisor.cli.terminal import say
 from advisor.errors import ExitCode, UsageError
 from advisor.records.options import Options
-from advisor.units import parse_ratio
+from advisor.units import format_ratio, parse_ratio
 
 if TYPE_CHECKING:
     from advisor.records.change import Comparison
@@ -71,5 +73,9 @@ def write_comparison(
         write(to_markdown(content), output)
     else:
         write_answer(comparison, output, lambda _: content)
-    has_risen = fail_if_cost_rises is not None and cost_rise_ratio(comparison) > fail_if_cost_rises
-    return ExitCode.THRESHOLD if has_risen else ExitCode.ANSWER
+    rise = cost_rise_ratio(comparison)
+    if fail_if_cost_rises is None or rise <= fail_if_cost_rises:
+        return ExitCode.ANSWER
+    risen = f"rises by {format_ratio(rise)}" if math.isfinite(rise) else "was 0, or no instance can do the new job"
+    say(f"error: the cheapest cost {risen}, over --fail-if-cost-rises {format_ratio(fail_if_cost_rises)}")
+    return ExitCode.THRESHOLD
