@@ -61,3 +61,22 @@ def test_without_inputs_the_error_shows_the_forward_and_an_input_that_fits() -> 
 def test_what_is_no_module_is_refused(model: Any, found: str) -> None:
     with pytest.raises(LoadError, match=rf"\b{found}\b.*torch\.nn\.Module"):
         load_live(model, INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("functions", "given", "accepted"),
+    [
+        ({"loss": lambda out: out.mean()}, "loss(out)", "loss(output, batch)"),
+        ({"optimizer": lambda: None}, "optimizer()", "optimizer(parameters)"),
+        ({"train_step": lambda model, x, y: None}, "train_step(model, x, y)", "train_step(model, batch)"),
+    ],
+)
+def test_in_training_a_function_with_other_parameters_is_refused(
+    functions: dict[str, Any], given: str, accepted: str
+) -> None:
+    with pytest.raises(LoadError) as caught:
+        load_live(MODEL, INPUTS, mode="training", **functions)
+    assert given in caught.value.message
+    assert accepted in caught.value.hint
+    assert load_live(MODEL, INPUTS, mode="training", loss=0.5).loss is None
+    assert load_live(MODEL, INPUTS, mode="inference", **functions).notes

@@ -1,7 +1,7 @@
 """Prepares a model object, with its inputs and training functions, for tracing."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ def load_live(
 
     `optimizer` is a function of the parameters, or an optimizer whose settings are copied. A file may use these names
     for something else, so objects that cannot be called as needed are ignored with a note. Raise `LoadError` if there
-    are no inputs.
+    are no inputs, and in training for a function with other parameters than it is called with.
     """
     if not isinstance(model, nn.Module):
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
@@ -53,6 +53,8 @@ def load_live(
     functions = {"loss": loss, "optimizer": optimizer, "train_step": train_step}
     used = {role: function for role, function in functions.items() if _takes(function, _ARGUMENTS[role])}
     ignored = [role for role, function in functions.items() if function is not None and role not in used]
+    if mode == "training":
+        _check_parameters({role: functions[role] for role in ignored}, name=name or type(model).__name__)
     left_out = [f"`{role}` is not a function of ({', '.join(_ARGUMENTS[role])}): ignored" for role in ignored]
     return LoadedModel(
         name=name or type(model).__name__,
@@ -86,6 +88,17 @@ def _takes(function: Any, arguments: tuple[str, ...]) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _check_parameters(unusable: Mapping[str, Any], *, name: str) -> None:
+    """Raise `LoadError` for the first that is a function: it was written for the training step."""
+    for role, function in unusable.items():
+        if inspect.isroutine(function):
+            called = f"{role}({', '.join(_ARGUMENTS[role])})"
+            raise LoadError(
+                f"{name}: {role}{inspect.signature(function)} cannot be called as {called}",
+                hint=f"write `def {called}`, or rename the function if it is for something else",
+            )
 
 
 def _same_kind_of(optimizer: torch.optim.Optimizer) -> Callable[[Any], torch.optim.Optimizer]:
