@@ -141,6 +141,13 @@ def test_importing_leaves_no_bytecode_beside_the_file(load_text: LoadText) -> No
     assert [path.name for path in Path().iterdir()] == ["net.py"]
 
 
+def test_a_file_that_trains_while_it_is_loaded_is_a_script(load_text: LoadText) -> None:
+    trained = "\n    net = Net()\n    net(example_inputs).sum().backward()\n"
+    with pytest.raises(LoadError, match=r"^net\.py:16 trains while the file is loaded$") as caught:
+        load_text(NET + trained)
+    assert "--run" in caught.value.hint
+
+
 def test_several_models_are_listed_with_how_to_choose(load_text: LoadText) -> None:
     with pytest.raises(LoadError, match="several models: Net, Other") as caught:
         load_text(NET + "\n    class Other(Net): pass\n")

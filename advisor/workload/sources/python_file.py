@@ -22,9 +22,10 @@ from advisor.workload.factory import FACTORIES, Arguments, split_call
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.lightning_module import is_lightning_class
 from advisor.workload.loaded import LoadedModel
-from advisor.workload.patching import switched
+from advisor.workload.patching import patched, switched
 from advisor.workload.sources.installed import declare_operators_on_import
 from advisor.workload.sources.live import load_live
+from advisor.workload.user_error import place_now
 
 SOURCE = {
     "usage": "FILE.py[::NAME]",
@@ -59,7 +60,11 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
 
 
 def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
-    """Run the file as a module called `name` (default: the file's name), without writing bytecode."""
+    """Run the file as a module called `name` (default: the file's name), without writing bytecode.
+
+    Raises `LoadError` at a backward pass unless the name is "__main__": a file that trains while it is loaded is a
+    script.
+    """
     try:
         code = compile(read_regular_file(path), str(path), "exec")
     except (OSError, ValueError) as error:  # not readable, or not Python source
@@ -70,8 +75,16 @@ def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickle look modules up by name
-    exec(code, module.__dict__)  # noqa: S102 - running the file is the purpose, and the help says so
+    with patched([] if name == "__main__" else [(torch.autograd, "backward", _refuse_training)]):
+        exec(code, module.__dict__)  # noqa: S102 - running the file is the purpose, and the help says so
     return module
+
+
+def _refuse_training(*_: Any, **__: Any) -> None:
+    raise LoadError(
+        f"{place_now()} trains while the file is loaded",
+        hint='run the file as a script with --run, or train under `if __name__ == "__main__":`',
+    )
 
 
 _BUILD: ContextVar[Callable[[Callable[[], Any]], Any] | None] = ContextVar("build", default=None)
