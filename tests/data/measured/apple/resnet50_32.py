@@ -18,7 +18,7 @@ def example_inputs(batch: int) -> Tensor:
     return torch.randn(batch, 3, 32, 32)
 
 
-def loss(outputs: Tensor) -> Tensor:
+def loss(outputs: Tensor, images: Tensor) -> Tensor:
     """Cross-entropy with a class each."""
     return nn.functional.cross_entropy(outputs, torch.zeros(len(outputs), dtype=torch.long, device=outputs.device))
 
