@@ -18,7 +18,7 @@ README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "first-screens.md"
 COMMAND = "advise examples/resnet50.py"
 _COLUMNS = 80
-_ROW_COUNT = 4
+_ROW_COUNT = 5
 _CUT = "[...]"
 _RANKING = re.compile(rf"^ *#  provider .*\n(?:.*\n){{{_ROW_COUNT}}}", flags=re.MULTILINE)
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)

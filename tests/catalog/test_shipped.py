@@ -31,7 +31,7 @@ def test_every_row_of_the_data_is_an_offer_or_a_rejection_with_an_id_of_its_own(
     assert len(ids) == len(set(ids)) == 1837  # the rows of instances.csv
     # The rows of gpus.csv and cpus.csv, of the prices and of our own.
     whole_gpus = [gpu for gpu in shipped.gpus.values() if gpu.part_of is None]
-    assert (len(whole_gpus), len(shipped.cpus)) == (56 + 97 + 2, 40 + 1 + 65)
+    assert (len(whole_gpus), len(shipped.cpus)) == (56 + 107 + 2, 40 + 1 + 65)
     assert len({offer.provider for offer in shipped.offers}) == 24
 
 
