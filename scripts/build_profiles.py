@@ -297,7 +297,6 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
     link = INFINITY_FABRIC_LINKS.get(row["name"])
     lines = [
         f"# {row['name']}: published figures of one GPU. Tensor rates are dense (no sparsity).",
-        "# Scraped figures can be wrong: where this card matters, check them against the vendor.",
         pair("id", gpu_id(row["name"])),
         pair("name", row["name"]),
         pair("aliases", aliases + EXTRA_GPU_ALIASES.get(row["name"], [])),
