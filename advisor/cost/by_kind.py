@@ -48,8 +48,8 @@ class KindMarket:
         """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
 
         Offers that may not lead count only if their kind has no others. Each kind is judged alone: an unmeasured CPU
-        must not vanish from the curve because a measured GPU costs about as much. Whether it is a candidate among both
-        kinds, as in the ranking, is said with its quote.
+        must not vanish from the curve because a measured GPU costs about as much. Its quote
+        says whether it is a candidate among both kinds, as in the ranking.
         """
         priced = self._selection.priced
         choice, terms = choose_batches(predictions, job=job), self._terms_of(job)

@@ -21,7 +21,7 @@ from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTEN
 from advisor.predict.issued import depthwise_cycles, padding_of
 from advisor.predict.kernel_time import BLAS_HALF, DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
 from advisor.predict.precision import Width, computed_width, computing_family, unit_of, width_of
-from advisor.predict.products import Product, has_window
+from advisor.predict.products import ALIGNED_BYTES, Product, has_window
 from advisor.predict.row_work import (
     RowCounts,
     RowWork,
@@ -81,8 +81,6 @@ an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norm
 (XCiT and ConvNeXt on two GPUs)."""
 _SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "passed_bytes")
 """Terms that a convolution on a CPU has with and without oneDNN, which alone reorders images and repacks parameters."""
-_ALIGNED_BYTES = 16.0
-"""What tensor cores' fast kernels load and store at a time. Inductor pads other operands (`shape_padding`)."""
 _UNALIGNED_FLOPS_PER_CYCLE = 400.0
 """FLOP per cycle of a core in an eager 16-bit product with rows that do not start at multiples of 16 bytes."""
 _IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
@@ -131,7 +129,7 @@ class StepKernels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowRun:
+class _RowRun:
     """A row of a workload, and how one kind of device runs it."""
 
     work: RowWork
@@ -200,12 +198,11 @@ class RowRun:
 
     def unit_of(self, product: Product | None) -> str:
         """Return the compute unit of a matmul, or of a row without one, as if no matmul were depthwise."""
-        family = (
-            product.family if product is not None and product.family else computing_family(self.row, kind=self.kind)
-        )
-        unit = unit_of(family, kind=self.kind, dtype=self.work.dtype, precision=self.precision)
-        is_by_blas = self.kind == "cpu" and self.row.op == "attention" and self.work.dtype in _HALF_DTYPES
-        return BLAS_HALF if is_by_blas and unit != "vector" else unit
+        if self.kind == "cpu" and self.row.op == "attention" and self.work.dtype in _HALF_DTYPES:
+            return BLAS_HALF
+        own_family = product.family if product is not None else ""
+        family = own_family or computing_family(self.row, kind=self.kind)
+        return unit_of(family, kind=self.kind, dtype=self.work.dtype, precision=self.precision)
 
     def share_of(self, amount: Number, product: Product | None) -> Number:
         """Return the part of an amount of the whole row that belongs to one of its matmuls."""
@@ -239,7 +236,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
             if kind == "gpu" and not is_compiled:
                 of_step["library_launches"] += row.count * np.maximum(program.launches - program.dispatches, 0.0)
         of_step["parameter_bytes"] += row.count * work.parameter_bytes / counts.pass_count
-        run = RowRun(
+        run = _RowRun(
             work=work,
             program=program,
             kind=kind,
@@ -280,7 +277,7 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
     )
 
 
-def _row_kernels(run: RowRun) -> list[dict[str, Any]]:
+def _row_kernels(run: _RowRun) -> list[dict[str, Any]]:
     """Return the terms of a row's kernels: one per matmul, each with its share of the row's FLOP and bytes.
 
     Its casts, and on a CPU the functions inside its matmuls, are kernels of their own.
@@ -297,7 +294,7 @@ def _row_kernels(run: RowRun) -> list[dict[str, Any]]:
     return [*kernels, *_kernels_beside(run)]
 
 
-def _common_terms(run: RowRun, product: Product | None) -> dict[str, Any]:
+def _common_terms(run: _RowRun, product: Product | None) -> dict[str, Any]:
     """Return the terms that a kernel has on every kind of device.
 
     In a recurrent layer the last matmul is that of the state, which reads its weights at every time step.
@@ -327,7 +324,7 @@ def _common_terms(run: RowRun, product: Product | None) -> dict[str, Any]:
     return terms
 
 
-def _add_cpu_terms(kernel: dict[str, Any], run: RowRun, product: Product | None) -> None:
+def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None) -> None:
     """Add what a CPU does: loops over single elements, calls of libraries, and the copies around them."""
     row, work, program = run.row, run.work, run.program
     is_half, is_conv, unit = work.dtype in _HALF_DTYPES, row.family == "conv", run.unit_of(product)
@@ -371,7 +368,7 @@ def _add_cpu_terms(kernel: dict[str, Any], run: RowRun, product: Product | None)
         kernel["flop_ratio"] = program.flop_ratio * blocks * _CHANNEL_BLOCK / kernel["n"]
 
 
-def _add_gpu_terms(kernel: dict[str, Any], run: RowRun, product: Product | None) -> None:
+def _add_gpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None) -> None:
     """Add what a GPU does: the instructions that its cores issue, the layouts of images, and how products are tiled."""
     row, work, program = run.row, run.work, run.program
     is_half, is_on_tensor_cores = work.dtype in _HALF_DTYPES, run.unit_of(product) in TENSOR_UNITS
@@ -410,7 +407,7 @@ def _add_gpu_terms(kernel: dict[str, Any], run: RowRun, product: Product | None)
         kernel["passed_cycles"] = kernel["passed_cycles"] + cycles
 
 
-def _kernels_beside(run: RowRun) -> Iterator[dict[str, Any]]:
+def _kernels_beside(run: _RowRun) -> Iterator[dict[str, Any]]:
     """Yield the kernels that a row has beside its matmuls: elementwise passes, casts, and the functions of a CPU."""
     work, program = run.work, run.program
     if np.any(program.pass_bytes) and not run.is_by_torch:  # torch's own kernel adds the bias itself
@@ -448,8 +445,11 @@ def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Progra
 
 
 def _has_unaligned_rows(row: Row, dtype: str) -> bool:
-    """Return whether a dimension of a matrix, other than the batch's, fills no multiple of 16 bytes."""
-    aligned_numel = _ALIGNED_BYTES / ITEMSIZE_BYTES[dtype]
+    """Return whether a dimension of a matrix, other than the batch's, fills no multiple of 16 bytes.
+
+    Inductor pads such matrices (`shape_padding`).
+    """
+    aligned_numel = ALIGNED_BYTES / ITEMSIZE_BYTES[dtype]
     dims = (dim for operand in (*row.inputs, *row.outputs) if len(operand.shape) > 1 for dim in operand.shape[-2:])
     fixed = (dim if isinstance(dim, int) else dim[0] for dim in dims if isinstance(dim, int) or dim[1] == 0)
     return any(size > 1 and size % aligned_numel for size in fixed)

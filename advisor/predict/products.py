@@ -20,8 +20,10 @@ _DIRECT_GROUP_CHANNELS = 64.0
 """Channels per group to which the `direct_ratio` of weight gradients refers."""
 _WIDEST_SINGLE_TILE, _TILE_STEP = 128.0, 64.0
 """A group of channels is padded to a power of two up to 128, and to a multiple of 64 above."""
-_ALIGNED_BYTES, _PICTURE_CHANNELS = 16.0, 4.0
-"""The bytes that tensor cores load at a time, and the most channels of a picture."""
+ALIGNED_BYTES = 16.0
+"""The bytes that tensor cores' fast kernels load and store at a time."""
+_PICTURE_CHANNELS = 4.0
+"""The most channels of a picture."""
 _WRITTEN_FOR_NCHW, _WRITTEN_FOR_NHWC = frozenset({1.0, 3.0, 5.0}), frozenset({1.0, 3.0, 5.0, 7.0})
 """Sizes of square depthwise kernels with specialized code. In NCHW torch hands 1, 3 and 5 to cuDNN, or to templates of
 its own, and runs others in a loop (`check_cudnn_depthwise_workload_with_filter` in ATen's Convolution.cpp,
@@ -300,7 +302,7 @@ def _padded_image_ratio(channels: Number, *, itemsize_bytes: float, is_grouped: 
     width = fixed(channels)
     if is_grouped:
         return _padded_ratio(channels) if width < _TILE_STEP else 1.0
-    step = _ALIGNED_BYTES / itemsize_bytes
+    step = ALIGNED_BYTES / itemsize_bytes
     return math.ceil(width / step) * step / width if width > _PICTURE_CHANNELS else 1.0
 
 
