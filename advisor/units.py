@@ -9,7 +9,7 @@ from advisor.errors import UsageError
 if TYPE_CHECKING:
     from advisor.records.price import ExchangeRate
 
-_SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)\s*(us|ms|min|s|m|h|d)\s*", re.IGNORECASE)
 _LARGEST_COUNT = 10**15
 """Whole numbers up to here are exact as floats, and no job has more samples."""
@@ -45,7 +45,7 @@ def _duration_s(text: str) -> float:
         raise UsageError(
             f"{text!r:.40} is not a duration", hint="write seconds, or a number with us, ms, s, m, h or d: 1h30m"
         )
-    return sum(float(part[1]) * _SECONDS_PER[part[2].lower()] for part in parts)
+    return sum(float(part[1]) * SECONDS_PER[part[2].lower()] for part in parts)
 
 
 def parse_count(text: str, *, least: int = 1) -> int:

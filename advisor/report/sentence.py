@@ -54,7 +54,7 @@ _PRICE_NAMES = {
     "commit_1y": "prices with a 1-year commitment",
     "commit_3y": "prices with a 3-year commitment",
 }
-_LONGER_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGER_UNITS = ("m", "h", "d")
 _TIME_NAMES = {
     "measured": "measured",
     "calibrated": "calibrated on this device",
@@ -208,7 +208,7 @@ def _other_unit(recommendation: Recommendation) -> str:
     fastest = min(quotes, key=lambda quote: quote.time_s, default=None)
     if deadline_s is None or fastest is None or deadline_s >= fastest.start_up_s:
         return ""
-    meant = next((unit for unit, unit_s in _LONGER_UNITS.items() if deadline_s * unit_s >= fastest.time_s), None)
+    meant = next((unit for unit in _LONGER_UNITS if deadline_s * units.SECONDS_PER[unit] >= fastest.time_s), None)
     if meant is None:
         return ""
     return (
