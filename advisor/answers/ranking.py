@@ -102,7 +102,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
     )
     predictions = at_timed_batch(predictions, own_fleet.device_index)
-    choice = choose_batches(predictions, job=job)
+    choice = choose_batches(predictions, job=job, start_up_s=start_up_s)
     at_hand = rank_offers(
         own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
     )

@@ -32,11 +32,12 @@ class BatchChoice:
     fewest: FewestMachines | None = None
 
 
-def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
+def choose_batches(predictions: Predictions, *, job: Job, start_up_s: FloatArray | float = 0.0) -> BatchChoice:
     """Choose the smallest batch that costs at most `TOLERATED_RATIO` times the least, of those that are not tight.
 
-    On one device cost grows with the time. With a limit on the job's time, cost or CO2, or if time or CO2 is the
-    objective, choose the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a
+    On one device cost grows with the time of all its machines, each of which starts up for `start_up_s`, (devices,).
+    With a limit on the job's time, cost or CO2, choose the cheapest that keeps the deadline, or else the fastest; if
+    time is the objective, the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a
     service, choose the batch with the lowest 99th percentile among those that need at most `TOLERATED_RATIO` times the
     fewest instances. Each family of plans chooses its own batch, and a later one counts only if it costs less, so that
     more families never cost more.
@@ -64,7 +65,7 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
         elif job.generation is not None:
             index = _knee(predictions, some)
         else:
-            index = _least_time(predictions, some, job=job)
+            index = _least(predictions, some, job=job, start_up_s=start_up_s)
         candidates.append(index)
         if percentile_limits(job):
             candidates.append(_largest_within(predictions, some, index=index, job=job))
@@ -85,13 +86,19 @@ def _families(predictions: Predictions) -> list[BoolArray]:
     return [predictions.scaling.family == one for one in np.unique(predictions.scaling.family)]
 
 
-def _least_time(predictions: Predictions, allowed: BoolArray, *, job: Job) -> IndexArray:
-    """Return the index of the batch with the least time for the job, or of a smaller one that takes about as long."""
-    job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
-    of_job = (job.limits.deadline_s, job.limits.max_usd, job.limits.max_co2_kg)
-    must_be_fastest = job.objective in ("time", "co2") or any(most is not None for most in of_job)
-    most_s = np.min(job_s, axis=1, keepdims=True) * (1.0 if must_be_fastest else TOLERATED_RATIO)
-    index: IndexArray = np.argmax(job_s <= most_s, axis=1)
+def _least(predictions: Predictions, allowed: BoolArray, *, job: Job, start_up_s: FloatArray | float) -> IndexArray:
+    """Return the index of the batch that costs or takes least for the job, or of a smaller one with about as much."""
+    run_s = np.ceil(job.samples / predictions.batches) * predictions.step_s
+    job_s = np.where(allowed, run_s + np.reshape(start_up_s, (-1, 1)), np.inf)
+    limits, amount = job.limits, job_s
+    if job.objective in ("cost", "co2"):
+        in_time = job_s <= (np.inf if limits.deadline_s is None else limits.deadline_s)
+        machine_s = np.where(in_time, job_s * machines_together(predictions), np.inf)
+        amount = np.where(in_time.any(axis=1, keepdims=True), machine_s, job_s)
+    is_limited = any(most is not None for most in (limits.deadline_s, limits.max_usd, limits.max_co2_kg))
+    must_be_least = job.objective in ("time", "co2") or is_limited
+    most = amount.min(axis=1, keepdims=True) * (1.0 if must_be_least else TOLERATED_RATIO)
+    index: IndexArray = np.argmax(amount <= most, axis=1)
     return index
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_limits
-from advisor.cost.offer_terms import OfferTerms, offer_terms
+from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
 from advisor.cost.power import (
     WATTS_PER_KW,
     MachinePower,
@@ -56,7 +56,11 @@ def rank(
     `choose_batches`, if it is known already.
     """
     billing = billing or Billing()
-    choice = choice or choose_batches(predictions, job=job)
+    if choice is None:
+        starts_s = latest_starts_s(
+            selection.priced, fleet, device_count=len(predictions.devices), billing=billing, job=job
+        )
+        choice = choose_batches(predictions, job=job, start_up_s=starts_s)
     terms = offer_terms(selection.priced, billing=billing, job=job)
     costed = cost_offers(
         selection.priced,

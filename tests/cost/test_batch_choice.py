@@ -9,6 +9,7 @@ import pytest
 from advisor.cost.batch_choice import choose_batches
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
+from advisor.records.options import Objective
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
 from tests.cost.toys import device, job, predictions
@@ -40,6 +41,28 @@ def test_a_tight_batch_is_chosen_only_if_no_other_fits() -> None:
     assert chosen(tight=(True, False, False)) == 16
     assert chosen([[0.3, 0.505, 1.0]], tight=(False, True, True)) == 8  # 20 % more than the least, and safe
     assert chosen(tight=(True, True, True)) == 8
+
+
+def test_machines_count_against_a_faster_batch() -> None:
+    # 3,200 samples take 400, 200 and 100 steps: 1,000 s of one machine, or 300 and 250 of four (in all 1,200 or 1,000)
+    plans = Scaling(
+        plans=(Plan(), Plan(machines=4, data=4)), plan=np.array([[0, 1, 1]]), efficiency_ratio=np.ones((1, 3))
+    )
+
+    def with_deadline(deadline_s: float | None, *, start_up_s: float = 0.0, objective: Objective = "cost") -> int:
+        found = choose_batches(
+            predictions(SLOW, step_s=[[2.5, 1.5, 2.5]], batches=BATCHES, scaling=plans),
+            job=job(3200, limits=JobLimits(deadline_s=deadline_s), objective=objective),
+            start_up_s=np.array([start_up_s]),
+        )
+        return BATCHES[int(found.index[0])]
+
+    assert with_deadline(1100.0) == 8
+    assert with_deadline(900.0) == 32
+    assert with_deadline(1100.0, start_up_s=200.0) == 32  # 1,200 s would be too late
+    assert with_deadline(100.0) == 32  # nothing keeps it: the fastest
+    assert with_deadline(1100.0, objective="time") == 32
+    assert with_deadline(None, start_up_s=200.0) == 8  # four machines pay for four starts
 
 
 def test_a_family_of_plans_counts_only_if_it_costs_less() -> None:
