@@ -19,7 +19,7 @@ from advisor.cost.batch_choice import choose_batches
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
-from advisor.cost.job import job_for
+from advisor.cost.job import job_for, require_size
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import owned_notes
@@ -81,6 +81,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             hint="check that its forward does something with its inputs",
         )
     job = job_for(workload, options)
+    require_size(options, job)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(workload.batch))
     wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)

@@ -23,7 +23,7 @@ _HEADING = "# What this machine sustains, timed by `advise calibrate`; spreads a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """The stored calibrations, and a message for each file that cannot be read."""
+    """The stored calibrations, and a message on the files that cannot be read."""
 
     calibrations: tuple[Calibration, ...] = ()
     problems: tuple[str, ...] = ()
@@ -41,13 +41,17 @@ def read_stored() -> Stored:
         return Stored()
     from advisor.catalog.device_files import read_calibration  # imports the YAML parser, which most runs do not need
 
-    found, problems = [], []
+    found, reasons = [], []
     for file in files:
         try:
             found.append(read_calibration(file))
         except ProfileError as error:
-            problems.append(f"{error.message}: not a calibration, ignored")
-    return Stored(calibrations=tuple(found), problems=tuple(problems))
+            reasons.append(error.message)
+    if not reasons:
+        return Stored(calibrations=tuple(found))
+    more = f" (the first of {len(reasons)} files)" if reasons[1:] else ""
+    problem = f"not a calibration of this version, ignored: {reasons[0]}{more}; `advise calibrate` makes a new one"
+    return Stored(calibrations=tuple(found), problems=(problem,))
 
 
 def keep(calibration: Calibration) -> Path:

@@ -68,6 +68,16 @@ def job_for(workload: Workload, options: Options) -> Job:
     )
 
 
+def require_size(options: Options, job: Job) -> None:
+    """Raise `UsageError` if a limit of the whole job is set, but no size of it."""
+    of_whole_job = [name for name in ("deadline", "max_usd", "max_co2") if getattr(options, name) is not None]
+    if of_whole_job and job.assumed:
+        raise UsageError(
+            f"{flag_name(of_whole_job[0])} limits the whole job, whose size is not known",
+            hint="add --samples N (and --epochs N), --steps N or --tokens N",
+        )
+
+
 def _limits(options: Options) -> JobLimits:
     values: dict[str, Any] = {}
     for one in fields(JobLimits):

@@ -168,9 +168,9 @@ class AssumedSizes:
         if not sizes:
             return ()
         shown = ", ".join(str(size) for size in sizes[:6]) + (", ..." if len(sizes) > 6 else "")
+        subject = "1 size depends on data and is" if len(sizes) == 1 else f"{len(sizes)} sizes depend on data and are"
         return (
-            f"{len(sizes)} sizes depend on data and are assumed to be {shown}: masks are {_TRUE_RATIO:.0%} true, "
-            "choices (experts) equally frequent",
+            f"{subject} assumed to be {shown}: masks are {_TRUE_RATIO:.0%} true, choices (experts) equally frequent",
         )
 
 

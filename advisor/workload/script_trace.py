@@ -24,7 +24,7 @@ from advisor.workload.patching import patched, with_variables
 from advisor.workload.script_source import TORCHRUN_VARIABLES, ScriptSource
 from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file, with_fakes, with_weights
-from advisor.workload.trace import Follower, Method, following_step, merged_workload
+from advisor.workload.trace import Follower, Method, following_step, merged_workload, real_step_note
 from advisor.workload.training_libraries import library_patches
 from advisor.workload.user_error import causes_of, is_of_user
 
@@ -66,14 +66,16 @@ def trace_script(
     except Exception as error:  # the script's own code runs in there, and may raise anything
         if not capture.uses_fakes or not is_of_user(error):
             raise
-        return _Capture(mode=mode, method="cpu_step", attention=attention).run(path, argv)
+        notes = (real_step_note(error),)
+        return _Capture(mode=mode, method="cpu_step", attention=attention, notes=notes).run(path, argv)
 
 
 class _Capture:
     """Starts tracing at the script's first call of its model, and ends the script when the step is over."""
 
-    def __init__(self, *, mode: Mode, method: Method, attention: Attention) -> None:
+    def __init__(self, *, mode: Mode, method: Method, attention: Attention, notes: Sequence[str] = ()) -> None:
         self._mode = mode
+        self._notes = notes
         self._attention = attention
         self._method = method
         self._open = ExitStack()
@@ -129,6 +131,7 @@ class _Capture:
             assumptions=[
                 f"the script's first step, at its batch of {batch}"
                 + (f" ({passes} passes of {batch // passes})" if passes > 1 else ""),
+                *self._notes,
                 *self._watch.notes(script, self._model, may_autocast="autocast" in ScriptSource(path).names),
             ],
         )

@@ -39,7 +39,7 @@ from advisor.workload.forked import can_fork, forked
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.user_error import is_of_user
+from advisor.workload.user_error import is_of_user, place_of
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -48,7 +48,6 @@ Method = Literal["fake", "symbolic", "cpu_step"]
 
 _CPU_STEP_BATCH = 4
 """Largest base batch of a real step, which is also traced at 2 and 3 times it; only sizes are needed, not times."""
-_REAL_STEP = "traced by a real step on this CPU, because the code needs values that fake tensors do not have"
 _CPU_STEP_COPIES = {"inference": 2, "training": 6}
 """Memory of a real step in copies of the parameters: a copy and activations; in training also gradients and state."""
 
@@ -92,7 +91,16 @@ def trace(
     if not real_step and first_error is not None:
         raise first_error
     _require_memory_for_cpu_step(loaded, mode, first_error)
-    return tracer_by(method="cpu_step").workload(batch)
+    return tracer_by(method="cpu_step", notes=(real_step_note(first_error),)).workload(batch)
+
+
+def real_step_note(error: Exception | None) -> str:
+    """Return the note of a workload traced by a real step, after the step on fake tensors ended in this error."""
+    place = place_of(error) if error is not None else ""
+    return (
+        f"traced by a real step on this CPU, because {place or 'the code'} needs values that fake tensors do not have. "
+        "Where the code branches on values, only the path that these weights and inputs take is counted"
+    )
 
 
 @contextmanager
@@ -116,12 +124,14 @@ def trace_live(
 class _Tracer:
     """Traces one model by one method; keeps the fake mode, which caches the calls it has seen.
 
-    `how` is `attention` and `half_attention`, as `following_step` takes them.
+    `notes` belong to the workload. `how` is `attention` and `half_attention`, as `following_step` takes them.
     """
 
-    def __init__(self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, **how: Any) -> None:
+    def __init__(
+        self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, notes: Sequence[str] = (), **how: Any
+    ) -> None:
         self._loaded, self._mode, self._method, self._how = loaded, mode, method, how
-        self._isolated = isolated
+        self._isolated, self._notes = isolated, notes
         self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
         functions = (loaded.loss, loaded.optimizer, loaded.train_step) if mode == "training" else ()
         self._companions = companions_of(loaded.model, functions)
@@ -175,7 +185,7 @@ class _Tracer:
 
     def _merged(self, batches: Sequence[int], steps: Sequence[Recording], *, notes: Sequence[str] = ()) -> Workload:
         loaded = self._loaded
-        assumptions = [*loaded.notes, *notes]
+        assumptions = [*loaded.notes, *self._notes, *notes]
         if len(batches) > 1 and all(step.inputs == steps[0].inputs for step in steps):
             assumptions.append("the inputs are the same at every batch size")
         if self._mode == "training" and loaded.train_step is None:
@@ -277,7 +287,6 @@ def merged_workload(
     """
     rows, inputs = merge_rows(steps, batches), merge_operands([step.inputs for step in steps], batches)
     parameters = list(model.parameters())
-    assumed = (_REAL_STEP,) if method == "cpu_step" else steps[0].assumed
     return Workload(
         schema_version=SCHEMA_VERSION,
         name=name,
@@ -294,7 +303,7 @@ def merged_workload(
         rows=rows,
         memory=memory_lines(steps, batches),
         unknown_ops=steps[0].unknown_ops,
-        assumptions=(*assumptions, *assumed, *_recomputed_notes(steps[0])),
+        assumptions=(*assumptions, *steps[0].assumed, *_recomputed_notes(steps[0])),
         blocks=merged_blocks(steps, batches),
         taken=taken_ratios(steps[0]),
         is_half=any(parameter.dtype in (torch.bfloat16, torch.float16) for parameter in parameters),

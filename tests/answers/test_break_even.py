@@ -175,7 +175,7 @@ def test_training_has_no_requests_and_a_fixed_batch_no_curve() -> None:
     fixed = found(step=replace(net(), batch_is_affine=False))
     assert [one.kind for one in fixed.curves] == ["requests_per_day", "samples"]
     assert_says(fixed.left_out[0], "the batch", "not known")
-    timed = found(options=Options(deadline=1e6))
+    timed = found(options=Options(samples=1000, deadline=1e6))
     (note,) = timed.left_out
     assert_says(note, "requests per day", "--deadline")
 

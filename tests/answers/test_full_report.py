@@ -116,7 +116,7 @@ def test_a_report_may_rest_on_timed_steps() -> None:
 
 
 def test_nothing_is_shown_in_detail_where_nothing_fits() -> None:
-    shown = found(options=Options(max_usd=1e-9))
+    shown = found(options=Options(samples=1_000_000, max_usd=1e-9))
     assert shown.recommendation.best is None
     assert shown.details == ()
 

@@ -436,10 +436,19 @@ def test_a_job_of_a_given_size_pays_for_start_up_and_says_so(catalog: Catalog, l
     assert given.job_usd.mid == pytest.approx(paid_s * given.usd_per_hour / 3600 + storage_usd)
 
 
+@pytest.mark.parametrize("limit", ["deadline", "max_usd", "max_co2"])
+def test_a_limit_of_the_whole_job_needs_its_size(catalog: Catalog, linear_workload: Workload, limit: str) -> None:
+    options: dict[str, Any] = {limit: 1.0}
+    with pytest.raises(UsageError, match=f"--{limit.replace('_', '-')} .*size is not known") as raised:
+        rank(question_of(linear_workload, Options(**options), catalog=catalog))
+    assert_says(raised.value.hint, "--samples N")
+
+
 def test_limits_are_kept_and_what_breaks_them_is_listed(catalog: Catalog, linear_workload: Workload) -> None:
-    free = rank(question_of(linear_workload, Options(), catalog=catalog))
+    options = Options(samples=10**13)  # so many that no minute of billing counts
+    free = rank(question_of(linear_workload, options, catalog=catalog))
     limit_usd = free.quotes[len(free.quotes) // 2].job_usd.mid
-    limited = rank(question_of(linear_workload, Options(max_usd=limit_usd), catalog=catalog))
+    limited = rank(question_of(linear_workload, replace(options, max_usd=limit_usd), catalog=catalog))
 
     # The limit may let a few more through: with it, each device takes its cheapest batch, not one within 2 % of it.
     assert all(quote.job_usd.mid <= limit_usd for quote in limited.quotes)
@@ -479,7 +488,7 @@ def test_tokens_are_those_of_the_models_input(catalog: Catalog, linear_workload:
 
 
 def test_recommend_takes_times_as_the_flags_do() -> None:
-    answer = recommend(two_layers(), torch.zeros(4, 8), deadline="24h", max_latency=0.05, objective="time")
+    answer = recommend(two_layers(), torch.zeros(4, 8), samples=1e6, deadline="24h", max_latency=0.05, objective="time")
 
     assert (answer.job.limits.deadline_s, answer.job.limits.max_latency_s) == (86400.0, 0.05)
     times = [quote.job_s.mid for quote in answer.quotes]

@@ -6,6 +6,7 @@ import pytest
 from advisor.calibrate import store
 from advisor.catalog.device_files import read_efficiencies
 from tests.calibrate.toys import calibration
+from tests.says import assert_says
 
 BAD_DATE = store.calibration_text(calibration(at="yesterday"))
 NO_ZONE = store.calibration_text(calibration(at="2026-11-21T12:00:00"))
@@ -68,6 +69,14 @@ def test_a_file_that_is_no_calibration_is_named_and_left_out(folder: Path, text:
     assert stored.calibrations == (calibration(),)
     assert len(stored.problems) == 1
     assert "broken.yaml" in stored.problems[0]
+
+
+def test_one_message_serves_all_files_that_are_no_calibrations(folder: Path) -> None:
+    store.keep(calibration())
+    for name in ("old.yaml", "older.yaml"):
+        (folder / name).write_text("a: 1\n---\nb: 2\n")
+    (problem,) = store.read_stored().problems
+    assert_says(problem, "old.yaml", "2 files", "advise calibrate")
 
 
 def test_a_file_cut_short_at_any_line_is_named_and_left_out(folder: Path) -> None:

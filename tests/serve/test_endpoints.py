@@ -34,7 +34,9 @@ def test_every_question_has_an_answer(question: str, catalog: Catalog) -> None:
 
 
 def test_a_job_that_fits_nowhere_is_an_answer_without_a_best(catalog: Catalog) -> None:
-    status, found = ask("recommend", {"workload": WORKLOAD, "options": {"max_usd": 1e-9}}, catalog)
+    status, found = ask(
+        "recommend", {"workload": WORKLOAD, "options": {"samples": 1_000_000, "max_usd": 1e-9}}, catalog
+    )
     assert (status, found["best"]) == (200, None)
 
 
@@ -50,7 +52,7 @@ def test_a_mistake_names_the_option(catalog: Catalog) -> None:
 
 
 def test_nothing_to_explain_says_so(catalog: Catalog) -> None:
-    status, found = ask("explain", {"workload": WORKLOAD, "options": {"max_usd": 1e-9}}, catalog)
+    status, found = ask("explain", {"workload": WORKLOAD, "options": {"samples": 1_000_000, "max_usd": 1e-9}}, catalog)
     assert (status, found["error"]["code"]) == (422, "nothing-fits")  # type: ignore[index]
 
 
