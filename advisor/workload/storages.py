@@ -157,7 +157,7 @@ class BlockMemory:
         self._blocks = {
             id(module): BlockBytes(path, sum(each.numel() * each.element_size() for each in module.parameters()))
             for module in model.modules()
-            if (path := paths[id(module)]).rpartition(".")[2] == "*"
+            if (path := paths[id(module)]).endswith("*")
         }
         self._running: list[int] = []
         self._makers: dict[int, tuple[int, ...]] = {}

@@ -1,3 +1,5 @@
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
@@ -126,6 +128,24 @@ def test_a_block_holds_what_backward_needs_of_it():
     assert blocks.kept.low == (0, 3 * 40 * 4)
     assert blocks.largest_kept.low == (0, 40 * 4)
     assert blocks.results.low == (0, 3 * 8 * 4)
+
+
+@pytest.mark.parametrize("container", [nn.ModuleDict, lambda layers: nn.Sequential(OrderedDict(layers))])
+def test_numbered_blocks_of_a_container_are_repeated_whatever_their_name(container):
+    def forward(self, x):
+        for layer in self.layers.children():
+            x = layer(x)
+        return x
+
+    layers = container({f"encoder_layer_{number}": Block() for number in range(3)})
+    [blocks] = training(Calls(forward, layers=layers)).blocks
+    assert (blocks.path, blocks.count) == ("layers.encoder_layer_*", 3)
+
+
+def test_numbered_attributes_are_no_repeated_blocks():
+    # As in a ResNet, where each stage has another width.
+    stages = Calls(lambda self, x: self.layer2(self.layer1(x)), layer1=Block(), layer2=Block())
+    assert training(stages).blocks == ()
 
 
 def test_nothing_is_held_in_inference():
