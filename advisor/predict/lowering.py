@@ -82,7 +82,8 @@ an RTX 3090; no other GPU was measured with them. The fp32 copies for layer norm
 _SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "passed_bytes")
 """Terms that a convolution on a CPU has with and without oneDNN, which alone reorders images and repacks parameters."""
 _UNALIGNED_FLOPS_PER_CYCLE = 400.0
-"""FLOP per cycle of a core in an eager 16-bit product with rows that do not start at multiples of 16 bytes."""
+"""FLOP per cycle of a core in an eager 16-bit product with rows that do not start at multiples of 16 bytes: the output
+layer of GPT-2 on an H100 (docs/experiments.md, "An H100's kernels")."""
 _IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
 """The fp16 precision with the same kernels as a bf16 one; they differ only in the compute unit."""
 

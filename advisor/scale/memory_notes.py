@@ -15,7 +15,7 @@ from advisor.scale.remedies import Remedied, Step, remedies
 
 
 def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...]:
-    """Return a sentence on the largest device with too little memory: the numbers, and what would make it fit."""
+    """Return a sentence on the largest GPU, or else CPU, with too little memory, and what would make the step fit."""
     fits: list[bool] = np.any(predictions.fits, axis=1).tolist()
     is_counted: list[bool] = np.any(np.isfinite(predictions.peak_memory_bytes), axis=1).tolist()
     too_small = [
@@ -25,14 +25,15 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     ]
     if not too_small:
         return ()
-    index = max(too_small, key=lambda each: predictions.devices[each].memory_bytes)
+    devices = predictions.devices
+    index = max(too_small, key=lambda each: (devices[each].kind == "gpu", devices[each].memory_bytes))
     at = int(predictions.peak_memory_bytes[index].argmin())
-    device, precision = predictions.devices[index], predictions.precisions[index, at]
+    device, precision = devices[index], predictions.precisions[index, at]
     batch, engine = int(predictions.batches[at]), workload.generation.engine if workload.generation else None
     available_bytes = usable_bytes(device, workload)
     has = units.format_bytes(device.memory_bytes)
     uses = f", of which {engine.name} uses {units.format_bytes(available_bytes)}" if engine else ""
-    too_small_at = f"have too little memory {at_batch_text(batch, workload.generation)}"
+    too_small_at = f"smaller {device.kind.upper()}s have too little memory {at_batch_text(batch, workload.generation)}"
     plan = predictions.scaling.plans[predictions.scaling.plan[index, at]] if predictions.scaling else Plan()
     if plan != Plan():
         needed_bytes = float(predictions.peak_memory_bytes[index, at])
@@ -45,7 +46,7 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
             and more > plan.machines
         )
         return (
-            f"{device.name} ({has} each{uses}) and smaller devices {too_small_at}: on "
+            f"{device.name} ({has} each{uses}) and {too_small_at}: on "
             f"{plan.gpu_count} of them the step needs {units.format_bytes(needed_bytes)} each in {precision}"
             + (f"; {more} machines together may hold it (--max-machines {more})." if can_join else "."),
         )
@@ -55,7 +56,7 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     needed = units.format_bytes(float(step.peak.mid[0]))
     change = f"it would fit with {listed}" if listed else "no known change makes it fit"
     return (
-        f"{device.name} ({has}{uses}) and smaller devices {too_small_at}: the step needs {needed} in {precision}; "
+        f"{device.name} ({has}{uses}) and {too_small_at}: the step needs {needed} in {precision}; "
         f"{change} (see `advise memory`).",
     )
 
