@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, required=True, help=f"folder with {STEPS} and {OPERATORS}")
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     runs = list(prepared(list(read_steps(arguments.measured / STEPS, device=DEVICE))))
     operators = read_operators(arguments.measured / OPERATORS, device=DEVICE)
     for efficiency in start_of(runs, operators, load_catalog().efficiencies):

@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     parser.add_argument("--out", type=Path, required=True, help="folder of the efficiency files")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     steps = engine_steps(arguments.measured)
     efficiencies = with_fitted_engine(load_catalog().efficiencies, steps)
     for efficiency in efficiencies:

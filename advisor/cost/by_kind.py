@@ -7,11 +7,12 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
+from advisor.cost.costed_offers import CostedOffers
 from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, offer_terms
-from advisor.cost.quotes import CostedOffers, quotes_of
+from advisor.cost.quotes import quotes_of
 from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
 from advisor.records.answer import Z_90, Interval, Job, Quote

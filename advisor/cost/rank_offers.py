@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from advisor.cost.batch_choice import BatchChoice, choose_batches
+from advisor.cost.costed_offers import CostedOffers, ranked_time_s
 from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
@@ -18,7 +19,7 @@ from advisor.cost.power import (
     machine_power,
     why_unknown,
 )
-from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
+from advisor.cost.quotes import quotes_of
 from advisor.cost.selection import Selection
 from advisor.cost.service import machines_together, server_counts
 from advisor.cost.token_queue import is_queued, times_at

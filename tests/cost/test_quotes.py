@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.quotes import pareto_front
 from advisor.cost.rank_offers import rank
+from advisor.cost.standing import pareto_front
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection

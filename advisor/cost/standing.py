@@ -1,0 +1,142 @@
+"""Judges the offers against each other: which may lead the answer, and how likely each is the cheapest."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
+from advisor.cost.costed_offers import ChosenOffers
+from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
+from advisor.cost.offer_terms import offer_terms
+from advisor.cost.power import grid_of
+from advisor.records.answer import Job
+from advisor.records.billing import Billing
+from advisor.records.energy import EnergyData
+from advisor.records.options import Objective
+from advisor.records.prediction import BoolArray, FloatArray, Predictions
+from advisor.records.price import PricedOffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """How offers compare, (offers,): see the fields of `Quote`.
+
+    `chance_cheapest` is among all, `chance_among_candidates` among the `is_candidate`.
+    """
+
+    is_candidate: BoolArray
+    may_lead: BoolArray
+    chance_cheapest: FloatArray
+    chance_among_candidates: FloatArray
+    is_too_close: BoolArray
+    on_pareto_front: Sequence[bool]
+    on_co2_front: Sequence[bool]
+
+
+def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, billing: Billing) -> Standing:
+    """Compare the offers by the job's objective; the chances are always those of the lowest cost."""
+    priced, at = offers.priced, (offers.device, offers.batch_index)
+    amounts = {
+        "cost": offers.job_usd,
+        "time": offers.job_s,
+        "cost-time": offers.job_usd * offers.job_s,
+        "co2": offers.co2_kg,
+    }[job.objective]
+    started = offer_terms(priced, billing=billing, job=replace(job, assumed=False))
+    purchases = purchases_of(
+        offers.step_s[0],
+        batch=offers.batch,
+        device_count=np.array([max(1, one.offer.gpu_count) for one in priced]),
+        started=replace(started, machine_count=offers.terms.machine_count),
+        job=job,
+    )
+    is_candidate = candidates_of(
+        amounts,
+        is_trusted=[one.is_trusted for one in priced],
+        is_measured=predictions.time_sources[at] != "datasheet",
+        trial_usd=trial_usd(offers.terms, job=job),
+        purchases=purchases,
+    )
+    leads = may_lead(is_candidate, amounts[0], purchases=purchases)
+    usd, usd_errors = offers.step_usd[0], _errors(offers, predictions, billing=billing, of="cost")
+    candidates = np.flatnonzero(is_candidate if is_candidate.any() else ~is_candidate)
+    chances = chances_of_cheapest(usd, errors=usd_errors)
+    is_all = len(candidates) == len(chances)
+    compared = {
+        "cost": usd,
+        "time": offers.step_time_s[0],
+        "cost-time": usd * offers.step_time_s[0],
+        "co2": offers.co2_kg[0],
+    }[job.objective]
+    errors = _errors(offers, predictions, billing=billing, of=job.objective)
+    return Standing(
+        is_candidate=is_candidate,
+        may_lead=leads,
+        chance_cheapest=chances,
+        chance_among_candidates=chances if is_all else chances_of_cheapest(usd, errors=usd_errors, among=candidates),
+        is_too_close=indistinguishable(compared, errors=errors, best=int(leads.argmax())),
+        on_pareto_front=pareto_front(offers.job_usd[0], offers.step_time_s[0]),
+        on_co2_front=pareto_front(offers.job_usd[0], np.where(np.isnan(offers.co2_kg[0]), np.inf, offers.co2_kg[0])),
+    )
+
+
+def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing, of: Objective) -> list[SharedError]:
+    """Return the independent errors of the amount by which `of` compares offers, as shares of that amount."""
+    at = offers.device, offers.batch_index
+    ids = [predictions.devices[index].id for index in offers.device.tolist()]
+    own_log_spread = predictions.own_log_spread[at]
+    host_log_spread = np.zeros_like(own_log_spread)
+    if predictions.host_log_spread is not None:
+        host_log_spread = predictions.host_log_spread[at]
+    device_log_spread = np.sqrt(np.maximum(own_log_spread**2 - host_log_spread**2, 0.0))
+    of_usd, of_time = (_elasticity(amounts, offers.step_s) for amounts in (offers.step_usd, offers.step_time_s))
+    elasticity = {"cost": of_usd, "time": of_time, "cost-time": of_usd + of_time, "co2": of_time}[of]
+    errors = [
+        SharedError(log_spread=device_log_spread * elasticity, source=ids),
+        SharedError(log_spread=host_log_spread * elasticity, source=[one.offer.cpu for one in offers.priced]),
+    ]
+    if of == "co2":
+        return [
+            *errors,
+            SharedError(log_spread=offers.power.log_spread, source=ids),
+            _grid_error(offers.priced, billing.energy),
+        ]
+    if of == "time":
+        return errors
+    sources = [(one.offer.provider, device, one.price.kind) for one, device in zip(offers.priced, ids, strict=True)]
+    return [*errors, SharedError(log_spread=offers.price_log_spread, source=sources)]
+
+
+def _grid_error(priced: Sequence[PricedOffer], energy: EnergyData) -> SharedError:
+    """Return the error of the grids, which regions at one place share."""
+    grids = [grid_of(energy, one.offer) for one in priced]
+    log_spread = energy.grids.log_spread if energy.grids else 0.0
+    return SharedError(
+        log_spread=np.full(len(priced), log_spread), source=["" if grid is None else grid.place for grid in grids]
+    )
+
+
+def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
+    """Return the elasticity of an amount to the step's time: the ratio of the widths of their intervals' logarithms.
+
+    It is 1 for computing alone, less with start-up, a minimum or whole instances, and more if work is lost. It is set
+    to 1 for an interval without width, whose spread is 0 anyway, and for an amount of 0.
+    """
+    has_width = (step_s[2] > step_s[1]) & (amounts[1] > 0)
+    safe_step_s, safe_amounts = (np.where(has_width, values, [[1.0], [1.0], [2.0]]) for values in (step_s, amounts))
+    elasticity: FloatArray = np.log(safe_amounts[2] / safe_amounts[1]) / np.log(safe_step_s[2] / safe_step_s[1])
+    return elasticity
+
+
+def pareto_front(cost: FloatArray, time: FloatArray) -> list[bool]:
+    """Return which points no other point dominates; equal points are on the front together."""
+    points = list(zip(cost.tolist(), time.tolist(), strict=True))
+    front: set[tuple[float, float]] = set()
+    fastest = math.inf
+    for point in sorted(points):
+        if point[1] < fastest:
+            front.add(point)
+            fastest = point[1]
+    return [point in front for point in points]
