@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, help="fit only this kind of device")
     parser.add_argument("--look", action="store_true", help="predict the lockbox, too (log it in docs/experiments.md)")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)  # before an hour of work is lost for want of it
+    arguments.out.mkdir(parents=True, exist_ok=True)  # fails now, not after the fit
     kinds = (arguments.kind,) if arguments.kind else KINDS
     gpus = load_catalog().gpus.keys()
 
