@@ -39,7 +39,7 @@ from advisor.workload.forked import can_fork, forked
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.user_error import is_of_user, place_of
+from advisor.workload.user_error import is_of_user, line_of
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -96,10 +96,11 @@ def trace(
 
 def real_step_note(error: Exception | None) -> str:
     """Return the note of a workload traced by a real step, after the step on fake tensors ended in this error."""
-    place = place_of(error) if error is not None else ""
+    line = line_of(error) if error is not None else ""
     return (
-        f"traced by a real step on this CPU, because {place or 'the code'} needs values that fake tensors do not have. "
-        "Where the code branches on values, only the path that these weights and inputs take is counted"
+        "traced by a real step on this CPU, because the code needs values that fake tensors do not have"
+        + (f" ({line})" if line else "")
+        + ". Where it branches on values, only the path that these weights and inputs take is counted"
     )
 
 

@@ -122,13 +122,9 @@ def place_now() -> str:
     return next((f"{display_path(filename)}:{line}" for filename, line, _ in places if is_user_file(filename)), "")
 
 
-def place_of(error: BaseException) -> str:
-    """Return `file:line (code)` of the innermost line of the user's that led to the error; "" if there is none."""
-    places = [(filename, line) for filename, line, _ in _frames(error) if is_user_file(filename)]
-    if not places:
-        return ""
-    filename, line = places[-1]
-    return f"{display_path(filename)}:{line} ({_cut(linecache.getline(filename, line).strip())})"
+def line_of(error: BaseException) -> str:
+    """Return `file:line in function: code` of the innermost line of the user's that led to the error, if any."""
+    return next(reversed(user_frames(_frames(error))), "").strip()
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -123,7 +123,7 @@ def test_a_value_that_something_depends_on_takes_a_real_step(step, needing):
     (note,) = (note for note in workload.assumptions if REAL_STEP in note)
     lines, first = inspect.getsourcelines(step)
     number = first + [line.strip() for line in lines].index(needing)
-    assert_says(note, f"test_trace_ordinary_code.py:{number} ({needing})", "only the path")
+    assert_says(note, f"test_trace_ordinary_code.py:{number} in {step.__name__}: {needing}", "only the path")
 
 
 def test_a_loss_is_taken_to_be_a_number():
