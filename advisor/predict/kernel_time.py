@@ -29,7 +29,9 @@ STRIDED_COPY_CYCLES = 6.0
 """Cycles of a core for each element of a 16-bit copy that reads with a stride. From the weights that a GRU copies (5 to
 6) and the results of a convolution to 256 channels (6) on a Granite Rapids."""
 NEAR_CACHE_SPEEDUP = 2.0
-"""Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`, which covers both cache levels."""
+"""Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`. Chosen by hand: one core of a Zen 4
+measures 1.0 (160 GB/s in L2 and in L3), but with 1.0 the Core i9, whose L3 is slower, is predicted worse
+(docs/experiments.md)."""
 _PAGE_BYTES = 4096.0
 """Bytes of memory that a page fault provides: a page on x86 and on most Arm servers."""
 _SMALL_PIECE_COST = 1.2
