@@ -15,7 +15,7 @@ import numpy as np
 from advisor import units
 from advisor.answers.ranking import rank
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.offer_terms import OfferTerms, offer_terms
+from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
 from advisor.cost.rank_offers import cost_offers
 from advisor.cost.selection import select_offers
 from advisor.predict.batches import batch_candidates
@@ -71,6 +71,8 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
     job = answer.job
     selection = select_offers(catalog.offers, options=options, price_kind=job.price, errors=catalog.price_errors)
     fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
+    terms = offer_terms(selection.priced, billing=catalog.billing, job=job)
+    start_up_s = latest_starts_s(terms, fleet, device_count=len(fleet.devices))
     predictions = predict_with_growing_batches(
         workload,
         devices=fleet.devices,
@@ -78,13 +80,14 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
         batches=batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch),
         options=options,
         job=job,
+        start_up_s=start_up_s,
     )
     costed = cost_offers(
         selection.priced,
         fleet=fleet,
         predictions=predictions,
-        choice=choose_batches(predictions, job=job),
-        terms=offer_terms(selection.priced, billing=catalog.billing, job=job),
+        choice=choose_batches(predictions, job=job, start_up_s=start_up_s),
+        terms=terms,
         job=job,
         energy=catalog.billing.energy,
     )

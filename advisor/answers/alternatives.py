@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from advisor import units
 from advisor.cost.job import SIZES, job_for
 from advisor.cost.leading import best_of
-from advisor.cost.offer_terms import latest_starts_s
+from advisor.cost.offer_terms import latest_starts_s, offer_terms
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import select_offers
 from advisor.predict.batches import batches_of
@@ -95,7 +95,7 @@ def _asker(question: Question, *, today: date | None) -> _Ask:
             options=options,
             job=job,
             start_up_s=latest_starts_s(
-                selection.priced, fleet, device_count=len(fleet.devices), billing=catalog.billing, job=job
+                offer_terms(selection.priced, billing=catalog.billing, job=job), fleet, device_count=len(fleet.devices)
             ),
         )
         return rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing).quotes

@@ -21,7 +21,7 @@ from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_for, require_size
 from advisor.cost.leading import best_by_tier, best_of
-from advisor.cost.offer_terms import latest_starts_s
+from advisor.cost.offer_terms import latest_starts_s, offer_terms
 from advisor.cost.payback import owned_notes
 from advisor.cost.power import grids_of
 from advisor.cost.rank_offers import rank as rank_offers
@@ -96,9 +96,8 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     here = local_devices(machine, catalog) if machine else ()
     own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
     measured = measure_here(workload, here, question.measuring, batches=wanted, efficiencies=catalog.efficiencies)
-    start_up_s = latest_starts_s(
-        selection.priced, fleet, device_count=len(own_fleet.devices), billing=catalog.billing, job=job
-    )
+    terms = offer_terms(selection.priced, billing=catalog.billing, job=job)
+    start_up_s = latest_starts_s(terms, fleet, device_count=len(own_fleet.devices))
     predictions, warnings = _predict(
         question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
     )

@@ -11,7 +11,7 @@ from advisor.cost.costed_offers import CostedOffers
 from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all, offer_limits
-from advisor.cost.offer_terms import OfferTerms, offer_terms
+from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
 from advisor.cost.quotes import quotes_of
 from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
@@ -53,12 +53,13 @@ class KindMarket:
         says whether it is a candidate among both kinds, as in the ranking.
         """
         priced = self._selection.priced
-        choice, terms = choose_batches(predictions, job=job), self._terms_of(job)
+        terms = self._terms_of(job)
+        starts_s = latest_starts_s(terms, self._fleet, device_count=len(predictions.devices))
         costed = cost_offers(
             priced,
             fleet=self._fleet,
             predictions=predictions,
-            choice=choice,
+            choice=choose_batches(predictions, job=job, start_up_s=starts_s),
             terms=terms,
             job=job,
             energy=self._billing.energy,

@@ -123,15 +123,12 @@ def egress_usd(provider: str, *, billing: Billing, job: Job) -> float | None:
     return max(0.0, job.weight_bytes - egress.free_bytes) / 1e12 * egress.usd_per_tb
 
 
-def latest_starts_s(
-    priced: Sequence[PricedOffer], fleet: Fleet, *, device_count: int, billing: Billing, job: Job
-) -> FloatArray:
+def latest_starts_s(terms: OfferTerms, fleet: Fleet, *, device_count: int) -> FloatArray:
     """Return the longest time from request to start over the offers of each device, (devices,).
 
-    `fleet` belongs to the offers.
+    `terms` and `fleet` belong to the same offers.
     """
     starts_s = np.zeros(device_count)
-    terms = offer_terms(priced, billing=billing, job=job)
     has_device = fleet.device_index >= 0
     np.maximum.at(starts_s, fleet.device_index[has_device], (terms.wait_s + terms.start_up_s)[has_device])
     return starts_s

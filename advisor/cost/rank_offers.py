@@ -57,12 +57,10 @@ def rank(
     `choose_batches`, if it is known already.
     """
     billing = billing or Billing()
-    if choice is None:
-        starts_s = latest_starts_s(
-            selection.priced, fleet, device_count=len(predictions.devices), billing=billing, job=job
-        )
-        choice = choose_batches(predictions, job=job, start_up_s=starts_s)
     terms = offer_terms(selection.priced, billing=billing, job=job)
+    if choice is None:
+        starts_s = latest_starts_s(terms, fleet, device_count=len(predictions.devices))
+        choice = choose_batches(predictions, job=job, start_up_s=starts_s)
     costed = cost_offers(
         selection.priced,
         fleet=fleet,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.offer_terms import offer_terms
+from advisor.cost.offer_terms import latest_starts_s, offer_terms
 from advisor.cost.quotes import quoted_fields, quotes_of
 from advisor.cost.rank_offers import Ranking, cost_offers
 from advisor.cost.selection import Selection
@@ -65,12 +65,15 @@ def machine_sweep(
     Numbers of machines on which the step does not fit, or breaks a limit on the step, are left out.
     """
     count = len(predictions.devices)
+    fleet = Fleet(devices=predictions.devices, device_index=np.arange(count), problems=("",) * count)
+    terms = offer_terms((priced,) * count, billing=billing, job=job)
+    starts_s = latest_starts_s(terms, fleet, device_count=count)
     costed = cost_offers(
         (priced,) * count,
-        fleet=Fleet(devices=predictions.devices, device_index=np.arange(count), problems=("",) * count),
+        fleet=fleet,
         predictions=predictions,
-        choice=choose_batches(predictions, job=job),
-        terms=offer_terms((priced,) * count, billing=billing, job=job),
+        choice=choose_batches(predictions, job=job, start_up_s=starts_s),
+        terms=terms,
         job=job,
         energy=billing.energy,
     )
