@@ -533,16 +533,18 @@ def _in_backward() -> bool:
 def generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]]:
     """Yield each module's id and generic path: repeated blocks share one, such as `layers.*.attn` for `layers.3.attn`.
 
-    Single layers of a Sequential keep their numbers, because they are not repetitions of each other. Blocks of a
-    container may have a name before the number, such as `encoder_layer_3`.
+    Single layers of a Sequential keep their numbers, because they are not repetitions of each other. Blocks of several
+    layers in a container may have a name before the number, such as `encoder_layer_3`.
     """
     yield id(module), path
     kinds = Counter(type(child) for child in module.children())
     for name, child in module.named_children():
-        is_block = not isinstance(module, nn.Sequential) or next(child.children(), None) is not None
         prefix = name.rstrip("0123456789")
-        is_numbered = prefix != name and (not prefix or isinstance(module, (nn.Sequential, nn.ModuleDict)))
-        label = f"{prefix}*" if is_numbered and kinds[type(child)] > 1 and is_block else name
+        is_single = next(child.children(), None) is None
+        may_repeat = not isinstance(module, nn.Sequential) or not is_single
+        if prefix:
+            may_repeat = isinstance(module, (nn.Sequential, nn.ModuleDict)) and not is_single
+        label = f"{prefix}*" if prefix != name and may_repeat and kinds[type(child)] > 1 else name
         yield from generic_paths(child, f"{path}.{label}" if path else label)
 
 
