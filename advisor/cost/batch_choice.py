@@ -87,7 +87,7 @@ def _families(predictions: Predictions) -> list[BoolArray]:
 
 
 def _least(predictions: Predictions, allowed: BoolArray, *, job: Job, start_up_s: FloatArray | float) -> IndexArray:
-    """Return the index of the batch that costs or takes least for the job, or of a smaller one with about as much."""
+    """Return the index of the batch that costs (or takes) least for the job, or of a smaller one about as good."""
     run_s = np.ceil(job.samples / predictions.batches) * predictions.step_s
     job_s = np.where(allowed, run_s + np.reshape(start_up_s, (-1, 1)), np.inf)
     limits, amount = job.limits, job_s
