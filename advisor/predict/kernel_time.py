@@ -29,15 +29,15 @@ STRIDED_COPY_CYCLES = 6.0
 """Cycles of a core for each element of a 16-bit copy that reads with a stride. From the weights that a GRU copies (5 to
 6) and the results of a convolution to 256 channels (6) on a Granite Rapids."""
 NEAR_CACHE_SPEEDUP = 2.0
-"""Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`. Chosen by hand: one core of a Zen 4
-measures 1.0 (160 GB/s in L2 and in L3), but with 1.0 the Core i9, whose L3 is slower, is predicted worse
-(docs/experiments.md)."""
+"""Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`, which is half that of L2 alone
+(`_CACHE_BYTES_PER_CYCLE` in capability.py). One core of a Zen 4 measures 1.0, but with 1.0 CPUs that are left out of
+the fit are predicted worse, the Core i9 most of all (docs/experiments.md)."""
 _PAGE_BYTES = 4096.0
 """Bytes of memory that a page fault provides: a page on x86 and on most Arm servers."""
 _SMALL_PIECE_COST = 1.2
-"""Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization. Chosen by hand: without
-pieces, training in fp32 on an H200 is predicted worse, but 780 single matmuls show no such cost
-(docs/experiments.md)."""
+"""Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization. No source is recorded
+for the value. Without pieces, training in fp32 on an H200 is predicted worse, but the residual of 780 single matmuls
+does not grow with the idle share of the last wave (docs/experiments.md)."""
 _SPLIT_DEPTH = 512.0
 """Depth of a split-K slice (cuBLAS)."""
 _FEWEST_PIECES, _MOST_PIECES = 4.0, 32.0
