@@ -20,7 +20,7 @@ from tests.workload.tracing import (
     vectors,
 )
 
-REAL_STEP = "traced by a real step on this CPU"
+REAL_STEP = "traced by a real step on this CPU, because the code needs values that fake tensors do not have"
 
 
 def train(step, *, model=None, make_inputs=vectors, **options):
