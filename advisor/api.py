@@ -4,13 +4,13 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from advisor.answers import break_even, explanation, full_report, memory_fit, ranking
 from advisor.answers.observation import Observed
-from advisor.errors import UsageError
+from advisor.errors import AdvisorError, UsageError
 from advisor.files.whole_file import write_whole
 from advisor.question.from_model import question_from_model
 from advisor.question.from_source import question_from_source
@@ -21,6 +21,7 @@ from advisor.records.answer import Recommendation
 from advisor.records.break_even_curves import BreakEven
 from advisor.records.device_memory import FitAnswer, MemoryAnswer
 from advisor.records.explained_step import Explanation
+from advisor.records.flag_values import with_fields
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 
@@ -31,10 +32,23 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _listing(keywords: type) -> Callable[[_Function], _Function]:
-    """Let `help(function)` and editors list every one of `keywords`, with the defaults of `Options`."""
+def _public(keywords: type) -> Callable[[_Function], _Function]:
+    """Let `help(function)` and editors list every one of `keywords`, with the defaults of `Options`.
 
-    def listing(function: _Function) -> _Function:
+    Errors name keywords instead of flags, and a traceback ends with their hint.
+    """
+
+    def public(function: _Function) -> _Function:
+        @wraps(function)
+        def called(*arguments: Any, **named: Any) -> Any:
+            try:
+                return function(*arguments, **named)
+            except AdvisorError as error:
+                error.message, error.hint = with_fields(error.message), with_fields(error.hint)
+                if error.hint:
+                    error.add_note(error.hint)
+                raise
+
         signature = inspect.signature(function)
         own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
         listed = [
@@ -43,16 +57,16 @@ def _listing(keywords: type) -> Callable[[_Function], _Function]:
             )
             for name, kind in keywords.__annotations__.items()
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *listed])  # type: ignore[attr-defined]
-        return function
+        called.__signature__ = signature.replace(parameters=[*own, *listed])  # type: ignore[attr-defined]
+        return called  # type: ignore[return-value]
 
-    return listing
+    return public
 
 
 _DEFAULTS = Options()
 
 
-@_listing(RankKeywords)
+@_public(RankKeywords)
 def recommend(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpack[RankKeywords]) -> Recommendation:
     """Rank every offer for one step of `model`, with the answer that `advise` gives for a file that holds the model.
 
@@ -70,7 +84,7 @@ def recommend(model: "nn.Module | str", example_inputs: Any = None, **keywords: 
     return ranking.rank(_question(model, example_inputs, options, keywords))
 
 
-@_listing(Keywords)
+@_public(Keywords)
 def explain(
     model: "nn.Module | str", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
 ) -> Explanation:
@@ -82,7 +96,7 @@ def explain(
     return explanation.explain(_question(model, example_inputs, options, keywords, on=names), on=names)
 
 
-@_listing(Keywords)
+@_public(Keywords)
 def memory(
     model: "nn.Module | str", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
 ) -> MemoryAnswer:
@@ -97,7 +111,7 @@ def memory(
     return memory_fit.memory_fit(question, on=names)
 
 
-@_listing(Keywords)
+@_public(Keywords)
 def fits(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpack[Keywords]) -> FitAnswer:
     """Say in a sentence whether a step of `model` fits one device; the answer is true if it surely does.
 
@@ -118,7 +132,7 @@ def fits(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpac
     return memory_fit.fit_on(name, ask)
 
 
-@_listing(Keywords)
+@_public(Keywords)
 def breakeven(model: "nn.Module | str", example_inputs: Any = None, **keywords: Unpack[Keywords]) -> BreakEven:
     """Find where the cheapest CPU and the cheapest GPU for `model` cost the same.
 
@@ -128,7 +142,7 @@ def breakeven(model: "nn.Module | str", example_inputs: Any = None, **keywords: 
     return break_even.break_even(_question(model, example_inputs, options, keywords))
 
 
-@_listing(Keywords)
+@_public(Keywords)
 def save_report(
     model: "nn.Module | str", example_inputs: Any, file: str | Path, **keywords: Unpack[Keywords]
 ) -> Recommendation:

@@ -113,8 +113,8 @@ class Kernels:
     """Calls into a CPU library."""
     scalar_cycles: _Work
     """Cycles of a CPU's loop over single elements, shared by all cores."""
-    strided_numel: _Work
-    """Elements of NCHW images that a CPU's matrix unit writes channels-last, which torch then copies one at a time."""
+    matrix_unit_cycles: _Work
+    """Cycles of code that a CPU needs only where it computes on its matrix unit, shared by all cores."""
     serial_cycles: _Work
     """Cycles of code that runs on one core of a CPU."""
     passed_bytes: _Work
@@ -261,8 +261,8 @@ class Rates:
     library_s: FloatArray
     page_s: FloatArray
     """Time of a page fault."""
-    strided_cycles: FloatArray
-    """Cycles for an element of `Kernels.strided_numel`."""
+    uses_matrix_unit: FloatArray
+    """1 where a CPU computes on its matrix unit, else 0."""
     cycle_s: FloatArray
     """Time of a cycle of a CPU's core; 0 on GPUs."""
     issue_cycle_s: FloatArray
@@ -316,7 +316,7 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     if rates.fft_share.any():
         compute_s = compute_s / (1 + rates.fft_share * (kernels.fft_speedup[..., np.newaxis] - 1))
     if rates.cycle_s.any():  # only CPUs have these
-        cycles = kernels.scalar_cycles + kernels.strided_numel * rates.strided_cycles
+        cycles = kernels.scalar_cycles + kernels.matrix_unit_cycles * rates.uses_matrix_unit
         compute_s = compute_s + cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
     if kernels.direct_flops.any():
         compute_s = np.maximum(compute_s, kernels.direct_flops / rates.direct_flops_per_s)

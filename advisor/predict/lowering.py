@@ -19,7 +19,14 @@ from advisor.predict.composite_kernels import (
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.issued import depthwise_cycles, padding_of
-from advisor.predict.kernel_time import BLAS_HALF, DISPATCHED, TENSOR_UNITS, Kernels, kernels_of
+from advisor.predict.kernel_time import (
+    BLAS_HALF,
+    DISPATCHED,
+    STRIDED_COPY_CYCLES,
+    TENSOR_UNITS,
+    Kernels,
+    kernels_of,
+)
 from advisor.predict.precision import Width, computed_width, computing_family, unit_of, width_of
 from advisor.predict.products import ALIGNED_BYTES, Product, has_window
 from advisor.predict.row_work import (
@@ -69,6 +76,10 @@ them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Ze
 0.7 with two of a Granite Rapids. All cores are taken to share them, which fits whole steps best (docs/experiments.md),
 though two of a Zen 4 take as long as one. A product with a single row copies nothing. Attention copies all keys and
 values again for each block of queries."""
+_AMX_WEIGHT_CYCLES = 0.9
+"""Cycles in which AMX prepares a weight of a bf16 product, whatever its rows. Four linear layers of 768 on two cores of
+a Granite Rapids take 1.19 ms for 128 rows and 4.89 ms for 2,048, so 0.40 ns a weight for no rows; casting and reading a
+weight takes 0.29 ns (1,024 wide, 1 and 16 rows). A Zen 4, without AMX, needs 0.05 ns a weight beside the cast."""
 _COPIED_WEIGHT_CYCLES = 4.0
 """Cycles of a core in which Inductor's code copies an element of a convolution's parameters to channels-last, in every
 call unless the model is frozen: 11 million in 6.2 ms by two cores of a Zen 4 (a ResNet-50)."""
@@ -341,7 +352,9 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
         image_bytes = work.image_bytes * (_GENERIC_REORDERS if is_half else 1.0)
         kernel["transposed_bytes"] = run.share_of(image_bytes, product)
         if is_conv:
-            kernel["strided_numel"] = run.share_of(_image_numel(work), product)
+            # On AMX, oneDNN computes channels-last (brgconv), and torch copies the result to NCHW. Other units write
+            # blocks of channels, which oneDNN itself reorders.
+            kernel["matrix_unit_cycles"] = STRIDED_COPY_CYCLES * run.share_of(_image_numel(work), product)
     if row.op == "aten.convolution":
         kernel["passed_bytes"] = kernel["passed_bytes"] + run.added_bias_bytes
         if run.converts_layout and run.layout == "nchw" and has_window(work.call):
@@ -351,6 +364,8 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
     repack_count = 1.0 if is_conv or is_half_product else program.repack_count
     if np.any(repack_count):
         kernel["repacked_bytes"] = repack_count * kernel["weight_bytes"]
+    if is_half_product:
+        kernel["matrix_unit_cycles"] = _AMX_WEIGHT_CYCLES * kernel["weight_bytes"] / ITEMSIZE_BYTES[work.dtype]
     if is_conv:
         # Large results take faults, too, but the heap often has room for them: of nine steps on an Emerald Rapids five
         # took 0 to 0.6 of the faults of all large blocks, and three 1.2 to 2.3 times as many. The copies of a VGG-11's

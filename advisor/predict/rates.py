@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
-from advisor.predict.kernel_time import BLAS_HALF, STRIDED_COPY_CYCLES, TENSOR_UNITS, UNITS, Rates
+from advisor.predict.kernel_time import BLAS_HALF, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
     REFERENCE_CLOCK_HZ,
@@ -205,13 +205,9 @@ def always_transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str
     return 1.0 if share and device.vendor == "NVIDIA" else share
 
 
-def strided_cycles(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """Return the cycles of an element in the copy of a convolution's result to NCHW, which only AMX needs.
-
-    OneDNN computes on it channels-last (brgconv), and torch makes the result contiguous. Other units write blocks of
-    channels, which oneDNN itself reorders.
-    """
-    return STRIDED_COPY_CYCLES if device.has_matrix_unit and used_unit(device, unit) == "bf16" else 0.0
+def uses_matrix_unit(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """Return 1 if a CPU computes on its matrix unit (AMX), which has only bf16 of the floating-point types, else 0."""
+    return float(device.has_matrix_unit and used_unit(device, unit) == "bf16")
 
 
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
@@ -250,7 +246,7 @@ _UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "always_transposed_ratio": always_transposed_ratio,
     "winograd_speedup": winograd_speedup,
     "fft_share": fft_share,
-    "strided_cycles": strided_cycles,
+    "uses_matrix_unit": uses_matrix_unit,
 }
 _COPIED = {field.name for field in fields(Rates)} - {*_DEVICE_RATES, *_UNIT_RATES, "launch_s"}
 _DEVICE_FIELDS = _COPIED & {field.name for field in fields(Device)}

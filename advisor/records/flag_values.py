@@ -1,7 +1,8 @@
 """Reads what a user gives for a field of `Options`, in the same way on the command line, in Python and over HTTP."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field
+from dataclasses import Field, fields
 from decimal import Decimal
 from functools import partial
 from numbers import Integral, Real
@@ -20,6 +21,21 @@ _BATCH_DIGITS = 9
 def flag_name(field: str) -> str:
     """Return the flag of a field: `--max-usd` for `max_usd`."""
     return f"--{field.replace('_', '-')}"
+
+
+_FLAGS = re.compile(r"`advise [^`]*`|--[a-z]+(?:-[a-z0-9]+)*")
+_FIELD_OF_FLAG = {flag_name(field.name): field.name for field in fields(Options)}
+
+
+def first_field(text: str) -> str:
+    """Return the field of the first flag in a message, or "" if it names none."""
+    flags = (found for found in _FLAGS.findall(text) if not found.startswith("`"))
+    return _FIELD_OF_FLAG.get(next(flags, ""), "")
+
+
+def with_fields(text: str) -> str:
+    """Return a message with flags named as fields, `max_usd` for `--max-usd`, except in commands of `advise`."""
+    return _FLAGS.sub(lambda found: _FIELD_OF_FLAG.get(found.group(), found.group()), text)
 
 
 def value_type(annotation: Any) -> Any:

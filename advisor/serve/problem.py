@@ -1,15 +1,10 @@
 """Describes what is wrong with a request, as JSON."""
 
 import json
-import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 from advisor.errors import AdvisorError, DocumentError, LoadError, NothingFitsError
-from advisor.records.flag_values import flag_name
-from advisor.records.options import Options
-
-_FLAG = re.compile(r"--[a-z]+(-[a-z]+)*")
-_FIELD_OF_FLAG = {flag_name(field.name): field.name for field in fields(Options)}
+from advisor.records.flag_values import first_field, with_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +29,16 @@ def problem_of(error: AdvisorError) -> Problem:
     is_json = isinstance(error, DocumentError) or not isinstance(error, LoadError)
     code = "nothing-fits" if isinstance(error, NothingFitsError) else "invalid" if is_json else "not-json"
     return Problem(
-        status=422 if is_json else 400, code=code, field=_field_of(error), message=error.message, hint=error.hint
+        status=422 if is_json else 400,
+        code=code,
+        field=_field_of(error),
+        message=with_fields(error.message),
+        hint=with_fields(error.hint),
     )
 
 
 def _field_of(error: AdvisorError) -> str:
     if isinstance(error, DocumentError):
         return ".".join(part for part in (error.where, error.key) if part)
-    named = _FLAG.search(error.message)
-    flag = _FIELD_OF_FLAG.get(named.group()) if named else None
-    return f"options.{flag}" if flag else ""
+    field = first_field(error.message)
+    return f"options.{field}" if field else ""

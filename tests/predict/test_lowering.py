@@ -306,7 +306,7 @@ def test_images_that_come_channels_last_are_not_transposed() -> None:
     for kind in get_args(DeviceKind):
         kernels = lowered(workload(plain), kind=kind, precision="fp16", layout="nhwc")
         assert not kernels.transposed_bytes.any()
-        assert not kernels.strided_numel.any()
+        assert not kernels.matrix_unit_cycles.any()
 
 
 def test_depthwise_convolutions_transpose_nothing() -> None:

@@ -12,11 +12,11 @@ from advisor.predict.rates import (
     join_s,
     launch_s,
     rate_table,
-    strided_cycles,
     sustained_bytes_per_s,
     sustained_flops_per_s,
     transposed_ratio,
     used_unit,
+    uses_matrix_unit,
     winograd_speedup,
 )
 from advisor.records.device import Device, Efficiency
@@ -113,8 +113,8 @@ def test_a_matrix_unit_reaches_less_of_its_peak_and_leaves_images_that_torch_cop
     fit = efficiency(matrix_unit_ratio=0.25)
     assert sustained_flops_per_s(own, fit, unit="bf16") == pytest.approx(4e12)
     assert sustained_flops_per_s(own, fit, unit="vector") == pytest.approx(1e12)
-    assert (strided_cycles(own, fit, unit="bf16"), strided_cycles(own, fit, unit="vector")) == (6, 0)
-    assert strided_cycles(replace(own, has_matrix_unit=False), fit, unit="bf16") == 0
+    assert (uses_matrix_unit(own, fit, unit="bf16"), uses_matrix_unit(own, fit, unit="vector")) == (1, 0)
+    assert uses_matrix_unit(replace(own, has_matrix_unit=False), fit, unit="bf16") == 0
 
 
 def test_other_instructions_are_in_the_way_of_products_in_fp32_alone() -> None:
