@@ -23,6 +23,16 @@ def test_a_source_stands_for_a_model(write: Write) -> None:
         advisor.recommend(source, [1])
 
 
+def test_errors_name_keywords_and_a_traceback_ends_with_the_hint(write: Write) -> None:
+    with pytest.raises(UsageError, match="^max_usd limits the whole job, whose size is not known") as refused:
+        advisor.recommend(write(TWO_LAYERS), max_usd=1)
+    assert "samples N" in refused.value.hint
+    assert refused.value.__notes__ == [refused.value.hint]
+    with pytest.raises(UsageError) as refused:
+        advisor.recommend(write(TWO_LAYERS), device="h1000")
+    assert refused.value.hint == "`advise devices --all` lists all that can be named"
+
+
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 def test_the_id_of_a_language_model_is_served() -> None:
     answer = advisor.recommend(

@@ -245,7 +245,7 @@ def test_from_python_explanations_memory_and_break_even_take_the_same_keywords(m
 
 
 def test_from_python_memory_is_of_one_number_of_requests():
-    with pytest.raises(UsageError, match=r"--concurrency 1\.\.8: memory takes one batch size"):
+    with pytest.raises(UsageError, match=r"^concurrency 1\.\.8: memory takes one batch size"):
         memory(small_llama(), prompt_tokens=1024, output_tokens=256, concurrency="1..8")
 
 
@@ -262,7 +262,7 @@ def test_from_python_an_error_names_the_model_and_no_file():
 def test_from_python_a_model_without_a_config_is_no_service():
     with pytest.raises(LoadError, match=r"Linear .* config "):
         recommend(nn.Linear(8, 8), prompt_tokens=1024, output_tokens=256)
-    with pytest.raises(UsageError, match=r"^--max-ttft: Linear"):
+    with pytest.raises(UsageError, match="^max_ttft: Linear"):
         recommend(nn.Linear(8, 8), torch.rand(4, 8), max_ttft="1s", no_local=True)
 
 

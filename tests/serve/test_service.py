@@ -105,12 +105,14 @@ def test_what_is_asked_wrongly_is_refused_with_the_field(server: Server) -> None
         (server.get("/v1/nothing"), 404, ""),
         (server.get("/v1/recommend"), 405, ""),
         (server.post("/v1/recommend", {"workload": {}}), 422, "workload.schema_version"),
+        (server.post("/v1/recommend", {"workload": WORKLOAD, "options": {"max_usd": 1}}), 422, "options.max_usd"),
     )
     for response, status, field in refused:
         assert response.status_code == status
         error = response.json()["error"]
         assert error["field"] == field
         assert error["message"]
+        assert "--" not in error["message"] + error["hint"]
 
 
 def test_the_description_names_every_route_and_status(server: Server) -> None:
