@@ -47,7 +47,7 @@ TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
             **dict.fromkeys(("interpolate", "pool", "pool_backward", "optimizer"), "copy"),
         },
         "compute_ratio": {"rnn": "matmul", "conv_grouped": "conv"},
-        "gradient_ratio": {"attention_backward": "conv_backward", "conv_grouped_backward": "conv_backward"},
+        "gradient_ratio": dict.fromkeys(GRADIENT_OF, "conv_backward"),
         "depth_ramp": {"fp32": ANY, "half": ANY},
     },
 }

@@ -24,7 +24,7 @@ def test_a_source_stands_for_a_model(write: Write) -> None:
 
 
 def test_errors_name_keywords_and_a_traceback_ends_with_the_hint(write: Write) -> None:
-    with pytest.raises(UsageError, match="^max_usd limits the whole job, whose size is not known") as refused:
+    with pytest.raises(UsageError, match=r"^max_usd limits the whole job, whose size is not known") as refused:
         advisor.recommend(write(TWO_LAYERS), max_usd=1)
     assert "samples N" in refused.value.hint
     assert refused.value.__notes__ == [refused.value.hint]

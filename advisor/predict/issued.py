@@ -96,7 +96,7 @@ def issued_of(call: Call) -> Issued | None:
     return _pointwise(call) if formula.family == "pointwise" else None
 
 
-def depthwise_cycles(call: Call) -> Number:
+def depthwise_issue_cycles(call: Call) -> Number:
     """Return the cycles of a depthwise convolution of NCHW images in fp32, for which torch has a kernel of its own."""
     taps = math.prod(call.inputs[1].shape[2:])
     return (_DEPTHWISE_CYCLES + _TAP_CYCLES * taps) * call.outputs[0].numel

@@ -18,7 +18,7 @@ from advisor.predict.composite_kernels import (
 )
 from advisor.predict.cpu_loops import GRAIN_NUMEL
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
-from advisor.predict.issued import depthwise_cycles, padding_of
+from advisor.predict.issued import depthwise_issue_cycles, padding_of
 from advisor.predict.kernel_time import (
     BLAS_HALF,
     DISPATCHED,
@@ -37,11 +37,13 @@ from advisor.predict.row_work import (
     is_vector_attention,
     refusing_rows,
 )
-from advisor.predict.unfolded import Unfolding, unfolding_of
+from advisor.predict.unfolded import Unfolding, depthwise_cycles, unfolding_of
 from advisor.records.device import MAPPED_BLOCK_BYTES, CompileMode, DeviceKind, Layout, Precision
 from advisor.records.prediction import IndexArray
 from advisor.records.workload import Row, Workload
 
+_FORWARD = (False, False, False)
+"""The `output_mask` of a convolution that is no gradient."""
 _HALF_DTYPES = frozenset({"float16", "bfloat16"})
 _EAGER_BY_LIBRARY = ("norm", "pool")
 """Families that a CPU runs by a library call in eager mode (oneDNN or similar code in torch), like convolutions.
@@ -76,10 +78,11 @@ them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Ze
 0.7 with two of a Granite Rapids. All cores are taken to share them, which fits whole steps best (docs/experiments.md),
 though two of a Zen 4 take as long as one. A product with a single row copies nothing. Attention copies all keys and
 values again for each block of queries."""
-_AMX_WEIGHT_CYCLES = 0.9
-"""Cycles in which AMX prepares a weight of a bf16 product, whatever its rows. Four linear layers of 768 on two cores of
-a Granite Rapids take 1.19 ms for 128 rows and 4.89 ms for 2,048, so 0.40 ns a weight for no rows; casting and reading a
-weight takes 0.29 ns (1,024 wide, 1 and 16 rows). A Zen 4, without AMX, needs 0.05 ns a weight beside the cast."""
+_AMX_WEIGHT_CYCLES = 1.2
+"""Cycles in which AMX prepares a weight of a bf16 product or convolution, whatever the batch, beside the cast. From
+four layers with large weights at batch 1 and 16, on two cores of a Granite Rapids: 0.7 to 2.2. Linear layers of 768,
+for example, take 0.40 ns a weight for no rows, and casting and reading a weight takes 0.29 ns, which leaves 0.9 cycles.
+Zen 4, without AMX, needs at most 0.3."""
 _COPIED_WEIGHT_CYCLES = 4.0
 """Cycles of a core in which Inductor's code copies an element of a convolution's parameters to channels-last, in every
 call unless the model is frozen: 11 million in 6.2 ms by two cores of a Zen 4 (a ResNet-50)."""
@@ -364,8 +367,6 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
     repack_count = 1.0 if is_conv or is_half_product else program.repack_count
     if np.any(repack_count):
         kernel["repacked_bytes"] = repack_count * kernel["weight_bytes"]
-    if is_half_product:
-        kernel["matrix_unit_cycles"] = _AMX_WEIGHT_CYCLES * kernel["weight_bytes"] / ITEMSIZE_BYTES[work.dtype]
     if is_conv:
         # Large results take faults, too, but the heap often has room for them: of nine steps on an Emerald Rapids five
         # took 0 to 0.6 of the faults of all large blocks, and three 1.2 to 2.3 times as many. The copies of a VGG-11's
@@ -373,6 +374,14 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
         kernel["mapped_bytes"] = kernel["repacked_bytes"] * (work.parameter_bytes >= MAPPED_BLOCK_BYTES)
     if product is None:
         return
+    if product.is_depthwise:
+        of_weight = product is run.products[-1] and work.call.attributes.get("output_mask", _FORWARD)[1]
+        if cycles := depthwise_cycles(work.call, of_weight=of_weight, is_half=is_half):
+            kernel["scalar_cycles"] = kernel["scalar_cycles"] + cycles * kernel["flops"] / 2
+            kernel["flop_ratio"] = 0.0
+    if is_half:
+        weight_cycles = _AMX_WEIGHT_CYCLES * kernel["weight_bytes"] / ITEMSIZE_BYTES[work.dtype]
+        kernel["matrix_unit_cycles"] = kernel.get("matrix_unit_cycles", 0.0) + weight_cycles
     if is_half_product:
         is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
         kernel["serial_cycles"] = kernel["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
@@ -405,7 +414,7 @@ def _add_gpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
     direct_ratio = product.nhwc_direct_ratio if run.is_channels_last else product.nchw_direct_ratio
     kernel["direct_flops"] = kernel["flops"] * direct_ratio
     if run.is_by_torch:
-        kernel |= {"is_untiled": True, "issue_cycles": depthwise_cycles(work.call)}
+        kernel |= {"is_untiled": True, "issue_cycles": depthwise_issue_cycles(work.call)}
     if not is_on_tensor_cores:
         return
     if row.family == "matmul" and not run.is_compiled and _has_unaligned_rows(row, work.dtype):

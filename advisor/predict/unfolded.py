@@ -1,7 +1,8 @@
-"""Tells which fp32 convolutions torch computes on CPUs by a matmul of the unfolded image, without oneDNN.
+"""Tells which convolutions CPUs compute by a matmul of the unfolded image.
 
-Sources: `use_mkldnn` in ATen's Convolution.cpp, which chooses, and ConvolutionMM2d.cpp and ConvolutionMM3d.cpp, which
-copy the elements under the kernel at each position into a column of a matrix (im2col).
+Torch does so itself, without oneDNN, for some fp32 convolutions: `use_mkldnn` in ATen's Convolution.cpp chooses, and
+ConvolutionMM2d.cpp and ConvolutionMM3d.cpp copy the elements under the kernel at each position into a column of a
+matrix (im2col). OneDNN does so for depthwise convolutions that it has no kernel for.
 """
 
 import math
@@ -25,6 +26,16 @@ _ROW_CYCLES, _STRIDED_CYCLES, _VOLUME_CYCLES = 18.0, 5.0, 3.0
 3.4 on a Zen 4 at 3.45 GHz (`scripts/measure_functions.py`). To add the gradient of an image back takes 17 to 40, 4 and
 5; the model does not distinguish them."""
 _IMAGE_DIMS, _VOLUME_DIMS = 4, 5
+_WIDEST_WEIGHT_GRADIENT = 3
+"""Width of a depthwise kernel up to which oneDNN has a kernel for the weight's gradient."""
+_GENERIC_CYCLES, _GENERIC_STRIDED_CYCLES = 2.7, 13.0
+"""Core cycles of a multiply-add in depthwise gradients that oneDNN unfolds (`x64:gemm:jit` with ONEDNN_VERBOSE), and in
+those of a strided 16-bit convolution's input (`brgconv_strided`): 2.3 to 3.6, and 6 to 25, in 8 and 9 sizes on one and
+two cores of a Zen 4 at 3.45 GHz, torch 2.13. With a kernel of its own oneDNN takes 0.1 to 0.8. Channels-last, some of
+the former take 1.0 to 1.5."""
+_MULTIPLIED_CYCLES, _MULTIPLIED_GRADIENT_CYCLES = 1.3, (1.8, 5.5)
+"""The same of a depthwise convolution with several results per channel, and of the gradients of its input and weight:
+0.6 to 1.7, 1.0 to 2.2, and 2.4 to 8.5 in three sizes."""
 _BY_RULE = aten(
     "convolution _convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
     "convolution_backward"
@@ -72,6 +83,29 @@ def unfolding_of(call: Call) -> Unfolding:
         copied_bytes=2 * numel * ITEMSIZE_BYTES["float32"],
         cycles=_element_cycles(small, large, kernel) * numel,
     )
+
+
+def depthwise_cycles(call: Call, *, of_weight: bool, is_half: bool) -> float:
+    """Return the core cycles of a multiply-add of a depthwise convolution without a kernel of oneDNN's, or else 0.
+
+    `of_weight`: of the gradient of the weight, not of the input; `is_half`: in 16 bits. Transposed convolutions are
+    taken to have kernels.
+    """
+    is_backward = "backward" in call.op
+    weight = call.inputs[2 if is_backward else 1]
+    source, result = call.inputs[1 if is_backward else 0], (call.inputs if is_backward else call.outputs)[0]
+    if call.attributes.get("transposed", "transpose" in call.op):
+        return 0.0
+    if fixed(result.shape[1]) != fixed(source.shape[1]):
+        return _MULTIPLIED_GRADIENT_CYCLES[of_weight] if is_backward else _MULTIPLIED_CYCLES
+    if not is_backward:
+        return 0.0
+    kernel = [fixed(size) for size in weight.shape[2:]]
+    if len(weight.shape) == _VOLUME_DIMS or not is_dense(call.attributes):
+        return _GENERIC_CYCLES
+    if of_weight:
+        return _GENERIC_CYCLES * (kernel[-1] > _WIDEST_WEIGHT_GRADIENT)
+    return _GENERIC_STRIDED_CYCLES * (is_half and any(_strides(result, source, kernel)))
 
 
 def _element_cycles(small: Tensor, large: Tensor, kernel: Sequence[float]) -> float:

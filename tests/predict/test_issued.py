@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.ops.evaluate import call_at
-from advisor.predict.issued import Issued, depthwise_cycles, issued_of
+from advisor.predict.issued import Issued, depthwise_issue_cycles, issued_of
 from advisor.records.workload import Operand, Row
 from tests.predict.toys import operand, row
 
@@ -131,4 +131,4 @@ def test_a_max_pool_of_nchw_images_takes_cycles_for_its_windows(kernel_size: Any
 def test_a_depthwise_convolution_takes_cycles_for_the_elements_of_its_kernel() -> None:
     weight = operand(8, 1, 3, 3)
     call = call_at(row("aten.convolution", (IMAGES, weight), (IMAGES,), family="conv"), batch=BATCHES)
-    assert np.asarray(depthwise_cycles(call))[0] == pytest.approx(800 * (1.6 + 9 * 0.11))
+    assert np.asarray(depthwise_issue_cycles(call))[0] == pytest.approx(800 * (1.6 + 9 * 0.11))

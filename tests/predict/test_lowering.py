@@ -456,8 +456,18 @@ def test_a_cpu_packs_the_weights_of_fp32_products_with_several_rows() -> None:
     )
     kernels = lowered(toy, kind="cpu", batches=np.array([1.0, 2.0, 64.0]))
     assert kernels.scalar_cycles.tolist() == [[0, 800, 800]]
+    assert not kernels.matrix_unit_cycles.any()
     assert not lowered(toy, kind="cpu", precision="bf16").scalar_cycles.any()
     assert not lowered(toy, kind="gpu").scalar_cycles.any()
+
+
+def test_a_matrix_unit_takes_cycles_for_each_weight_in_half_and_for_images_that_it_leaves_channels_last() -> None:
+    """8 x 16 weights at 1.2 cycles, as 3 x 5 of a convolution, which leaves 5 x 10 x 10 results at 6 cycles."""
+    batches = np.array([1.0, 64.0])
+    product = lowered(workload(linear_row()), kind="cpu", precision="bf16", batches=batches)
+    assert product.matrix_unit_cycles.tolist() == [[pytest.approx(1.2 * 128)] * 2]
+    convolution = lowered(workload(conv_row()), kind="cpu", precision="bf16", batches=batches)
+    assert convolution.matrix_unit_cycles[0].tolist() == pytest.approx([1.2 * 15 + 6 * 500, 1.2 * 15 + 6 * 64 * 500])
 
 
 def test_a_fused_function_costs_less_than_the_same_by_itself_and_an_addition_next_to_nothing() -> None:

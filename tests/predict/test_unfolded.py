@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from advisor.ops.registry import Call, Tensor
 from advisor.predict.kernel_time import kernel_times
-from advisor.predict.unfolded import unfolding_of
+from advisor.predict.unfolded import depthwise_cycles, unfolding_of
 from tests.predict.test_kernel_time import rates
 from tests.predict.test_lowering import backward_conv_row, conv_row, lowered
 from tests.predict.toys import workload
@@ -124,6 +124,56 @@ def test_gradients_are_unfolded_like_the_convolution() -> None:
     assert not kernels.library_calls.any()
     in_half = lowered(workload(backward_conv_row(size=3)), kind="cpu", precision="bf16", batches=np.array([1.0]))
     assert in_half.families == ("conv_backward",)
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="the rule was read off AVX-512")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("source", "weight", "options"),
+    [
+        ((2, 32, 28, 28), (32, 1, 3, 3), {"padding": 1}),
+        ((2, 32, 28, 28), (32, 1, 3, 3), {"padding": 1, "stride": 2}),
+        ((2, 32, 28, 28), (32, 1, 3, 3), {"padding": 2, "dilation": 2}),
+        ((2, 32, 28, 28), (32, 1, 5, 3), {"padding": (2, 1)}),
+        ((2, 32, 28, 28), (32, 1, 3, 5), {"padding": (1, 2)}),
+        ((2, 32, 28, 28), (32, 1, 7, 7), {"padding": 3}),
+        ((2, 32, 28, 28), (64, 1, 3, 3), {"padding": 1}),
+        ((2, 32, 90), (32, 1, 3), {"padding": 1}),
+        ((2, 32, 90), (32, 1, 9), {"padding": 4}),
+        ((2, 32, 6, 8, 8), (32, 1, 3, 3, 3), {"padding": 1}),
+    ],
+)
+def test_depthwise_convolutions_without_a_kernel_are_those_that_onednn_names(
+    source: Shape, weight: Shape, options: Mapping[str, Any], dtype: torch.dtype, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if dtype == torch.bfloat16 and not torch.cpu._is_avx512_bf16_supported():
+        pytest.skip("no 16-bit kernels")
+    images, kernel = torch.ones(source, dtype=dtype, requires_grad=True), torch.ones(weight, dtype=dtype)
+    kernel.requires_grad_()
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+        convolution(images, kernel, {**options, "groups": 32}).sum().backward()
+    lines = (line.split(",") for line in capfd.readouterr().out.splitlines() if ",exec,cpu,convolution," in line)
+    is_generic = {
+        kind: name.startswith(("x64:gemm", "brgconv_strided")) for *_, name, kind in (one[:8] for one in lines)
+    }
+
+    forward = call(source, weight, **options, groups=32)
+    gradient = replace(forward, op="aten.convolution_backward", inputs=(*forward.outputs, *forward.inputs))
+    how = {"is_half": dtype == torch.bfloat16}
+    assert {
+        "forward_training": depthwise_cycles(forward, of_weight=False, **how) > 0,
+        "backward_data": depthwise_cycles(gradient, of_weight=False, **how) > 0,
+        "backward_weights": depthwise_cycles(gradient, of_weight=True, **how) > 0,
+    } == is_generic
+
+
+def test_the_multiply_adds_of_a_depthwise_gradient_without_a_kernel_take_cycles() -> None:
+    """The gradients of the input and the weight, each 4 channels x 5 x 5 x 10 x 10."""
+    wide = lowered(workload(backward_conv_row(inputs=4, outputs=4, groups=4, size=5)), kind="cpu")
+    assert wide.scalar_cycles[:, 0].tolist() == [0, pytest.approx(2.7 * wide.flops[1, 0] / 2)]
+    assert wide.flop_ratio[:, 0].tolist() == [1, 0]
+    narrow = lowered(workload(backward_conv_row(inputs=4, outputs=4, groups=4, size=3)), kind="cpu")
+    assert not narrow.scalar_cycles.any()
 
 
 def test_a_convolution_whose_bias_alone_has_a_gradient_multiplies_nothing() -> None:

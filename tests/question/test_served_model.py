@@ -262,7 +262,7 @@ def test_from_python_an_error_names_the_model_and_no_file():
 def test_from_python_a_model_without_a_config_is_no_service():
     with pytest.raises(LoadError, match=r"Linear .* config "):
         recommend(nn.Linear(8, 8), prompt_tokens=1024, output_tokens=256)
-    with pytest.raises(UsageError, match="^max_ttft: Linear"):
+    with pytest.raises(UsageError, match=r"^max_ttft: Linear"):
         recommend(nn.Linear(8, 8), torch.rand(4, 8), max_ttft="1s", no_local=True)
 
 
