@@ -62,11 +62,13 @@ class Sigmas:
     scalar: float
     compute: float
     memory: float
+    pace: float = 0.0
+    """The least of the machine's pace, which differs from day to day even if timings hardly scatter."""
 
 
 _FROM_SHIPPED = Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide priors: the timed operators decide."""
-_FROM_WHOLE_STEPS = Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
+_FROM_WHOLE_STEPS = Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08, pace=0.1)
 """Narrow priors: operators determine how fast this device is, and nets how fast the families are relative to each
 other. docs/experiments.md lists what was tried, including datasheets that are wrong by a factor of two."""
 _PACE_RATIO = "pace_ratio"
@@ -156,7 +158,8 @@ def fit_calibration(
     spreads of device, workload, host and backward.
     """
     starts = _starts(device, shipped, precisions=precisions)
-    pace_log_sigma = _PACE_PER_NOISE * noise_log
+    sigmas = _FROM_WHOLE_STEPS if starts else _FROM_SHIPPED
+    noise_log_sigma = _PACE_PER_NOISE * noise_log
 
     def in_nets_s(operator: TimedOperator) -> float:
         if not starts:
@@ -175,10 +178,10 @@ def fit_calibration(
         shipped,
         precisions=precisions,
         starts=starts,
-        sigmas=_FROM_WHOLE_STEPS if starts else _FROM_SHIPPED,
-        pace_log_sigma=pace_log_sigma,
+        sigmas=sigmas,
+        pace_log_sigma=max(noise_log_sigma, sigmas.pace),
         # The machine's pace differs from the usual one during the calibration, and again during the step.
-        spread=math.hypot(STEP_LOG_SPREAD, pace_log_sigma, pace_log_sigma),
+        spread=math.hypot(STEP_LOG_SPREAD, noise_log_sigma, noise_log_sigma),
         date=date,
     )
 

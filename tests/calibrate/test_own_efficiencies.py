@@ -204,6 +204,20 @@ def test_where_others_disturb_a_calibration_a_slower_minute_is_not_all_of_the_de
     assert (disturbed > predicted_s(IN_STEPS, CPU)).all()
 
 
+def test_steady_timings_may_come_from_a_slower_day_too() -> None:
+    """A fifth slower: less is believed than of a machine whose operators cannot have had a slow day."""
+    start = started(IN_STEPS, hot=HOT)
+    operators = timed_by(slower(HOT, 0.8), CPU)
+
+    own = predicted_s(calibrated(start, operators), CPU)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "_FROM_WHOLE_STEPS", replace(fitting._FROM_WHOLE_STEPS, pace=0.0))
+        believed = predicted_s(calibrated(start, operators), CPU)
+
+    assert (predicted_s(IN_STEPS, CPU) < own).all()
+    assert (own < 0.99 * believed).all()
+
+
 def test_nine_in_ten_of_the_steps_that_a_calibration_was_held_to_lie_inside_its_interval() -> None:
     with (DATA / "calibration_check.csv").open(newline="") as lines:
         rows = [(float(row["measured_s"]), float(row["calibrated_s"])) for row in csv.DictReader(lines)]
