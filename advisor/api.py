@@ -45,6 +45,7 @@ def _public(keywords: type) -> Callable[[_Function], _Function]:
                 return function(*arguments, **named)
             except AdvisorError as error:
                 error.message, error.hint = with_fields(error.message), with_fields(error.hint)
+                error.args = (error.message,)
                 if error.hint:
                     error.add_note(error.hint)
                 raise

@@ -27,6 +27,7 @@ def test_errors_name_keywords_and_a_traceback_ends_with_the_hint(write: Write) -
     with pytest.raises(UsageError, match=r"^max_usd limits the whole job, whose size is not known") as refused:
         advisor.recommend(write(TWO_LAYERS), max_usd=1)
     assert "samples N" in refused.value.hint
+    assert "--" not in repr(refused.value)
     assert refused.value.__notes__ == [refused.value.hint]
     with pytest.raises(UsageError) as refused:
         advisor.recommend(write(TWO_LAYERS), device="h1000")
