@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 from advisor.errors import UsageError
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
 SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)\s*(us|ms|min|s|m|h|d)\s*", re.IGNORECASE)
+_COUNT = re.compile(r"(\d+\.?\d*|\.\d+)(e\+?\d{1,3}|[kmbt])?", re.IGNORECASE)
+_DIGIT_GROUPS = re.compile(r"\d{1,3}(,\d{3})+|\d+(_\d+)+")
+_EXPONENT_OF = {"k": "e3", "m": "e6", "b": "e9", "t": "e12"}
 _LARGEST_COUNT = 10**15
 """Whole numbers up to here are exact as floats, and no job has more samples."""
 _LONGEST_S = 1e9
@@ -49,10 +53,20 @@ def _duration_s(text: str) -> float:
 
 
 def parse_count(text: str, *, least: int = 1) -> int:
-    """Parse "1000000", "1_000_000" or "1e6"; raise `UsageError` unless it is a whole number of at least `least`."""
-    number = _number(text)
-    if not number.is_integer() or number < least:
-        raise UsageError(f"{text!r:.40} is not a whole number of at least {least}", hint="write for example 1e6")
+    """Parse "1000000", "1,000,000", "1_000_000", "1e6" or "1M"; raise `UsageError` if it is less than `least`.
+
+    k, M, B and T stand for 1e3, 1e6, 1e9 and 1e12, in either case. What is not a whole number is refused, too.
+    """
+    stripped = text.strip()
+    if _DIGIT_GROUPS.fullmatch(stripped):
+        stripped = re.sub("[,_]", "", stripped)
+    found = _COUNT.fullmatch(stripped)
+    power = (found[2] or "").lower() if found else ""
+    number = Decimal(found[1] + _EXPONENT_OF.get(power, power)) if found else Decimal(-1)
+    if number != number.to_integral_value() or number < least:
+        raise UsageError(
+            f"{text!r:.40} is not a whole number of at least {least}", hint="write for example 500, 200k, 1.5M or 1e6"
+        )
     if number > _LARGEST_COUNT:
         raise UsageError(f"{text!r:.40} is more than 1e15", hint="write a smaller number")
     return int(number)

@@ -33,12 +33,28 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     assert "1h30m" in caught.value.hint
 
 
-@pytest.mark.parametrize(("text", "count"), [("1", 1), ("1_000_000", 1_000_000), ("1e6", 1_000_000), (" 32 ", 32)])
-def test_a_count_is_read_in_digits_or_with_an_exponent(text: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1", 1),
+        (" 32 ", 32),
+        ("1_000_000", 1_000_000),
+        ("126,000", 126_000),
+        ("1e6", 1_000_000),
+        ("1.1E3", 1_100),
+        ("200k", 200_000),
+        ("1.1M", 1_100_000),  # 1.1 x 1e6 is not whole in floating point
+        ("300B", 300 * 10**9),
+        ("15t", 15 * 10**12),
+    ],
+)
+def test_a_count_is_read_in_digits_with_an_exponent_or_a_suffix(text: str, count: int) -> None:
     assert units.parse_count(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "inf", "nan"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "1.5", "1.0001k", "1e-3", "12,00", "1,000k", "k", "1 k", "1kB", "many", "inf", "nan"]
+)
 def test_what_is_no_whole_number_from_1_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"\bwhole number\b.*\b1\b"):
         units.parse_count(text)

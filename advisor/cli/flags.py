@@ -44,7 +44,7 @@ def flag(
     metavar: str = "",
     read: Callable[[str], Any] = str,
     choices: Sequence[str] = (),
-    default: str | int | None = None,
+    default: str | None = None,
     **settings: Any,
 ) -> click.Option:
     """Return a flag of a single command, whose text `read` converts, or which is one of `choices`."""

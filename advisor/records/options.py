@@ -213,7 +213,7 @@ class Options:
         "auto",
         "auto: as the model sets it; eager: scores are written to memory; fused: one kernel, where the model has one",
     )
-    samples: int | None = _flag(None, "job size in samples", metavar="N")
+    samples: int | None = _flag(None, "job size in samples, as in 50000, 200k, 1.5M or 1e6", metavar="N")
     epochs: int | None = _flag(None, "passes over --samples", metavar="N")
     steps: int | None = _flag(None, "job size in steps at the job's batch size", metavar="N")
     tokens: int | None = _flag(None, "job size in tokens; the model's input gives the tokens per sample", metavar="N")

@@ -270,7 +270,8 @@ def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Itera
         hint = f"the model was given {given}"
         if request.mode == "training" and is_lightning_class(type(loaded.model)):
             hint += "; training_step takes a batch of the data loader: let example_inputs(batch) return one"
-        failure = explain(error, what=f"{request.source}: a step failed", hint=hint)
+        modules = loaded.model.named_modules()
+        failure = explain(error, what=f"{request.source}: a step failed", hint=hint, modules=modules)
         raise TraceError(failure.message, hint=failure.hint) from error
 
 

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from advisor.errors import AdvisorError, LoadError
@@ -145,18 +145,19 @@ def _lacks_network(error: BaseException) -> bool:
     return not _NO_CONNECTION.isdisjoint(kind.__name__ for cause in causes for kind in type(cause).__mro__)
 
 
-def explain(error: BaseException, *, what: str, hint: str = "") -> LoadError:
+def explain(error: BaseException, *, what: str, hint: str = "", modules: Iterable[tuple[str, Any]] = ()) -> LoadError:
     """Return the user's exception as a `LoadError` with `what` failed, its message and the user's frames.
 
+    `modules`, each with its name, are the model's: the message ends with the one in which the exception was raised.
     `hint` is used if the kind of exception itself suggests no remedy. Never fails, whatever the exception's class does.
     """
     try:
-        return _explained(error, what=what, hint=hint)
+        return _explained(error, what=what, hint=hint, modules=modules)
     except BaseException:  # noqa: BLE001 - its class is the user's code
         return LoadError(f"{what}: {_cut(type(error).__name__)}, which cannot be shown", hint=hint)
 
 
-def _explained(error: BaseException, *, what: str, hint: str) -> LoadError:
+def _explained(error: BaseException, *, what: str, hint: str, modules: Iterable[tuple[str, Any]]) -> LoadError:
     if isinstance(error, SyntaxError) and error.filename:
         return LoadError(_syntax_message(error), hint="fix the line; nothing was run")
     frames = user_frames(_frames(error))
@@ -169,13 +170,29 @@ def _explained(error: BaseException, *, what: str, hint: str) -> LoadError:
         text = f"(its text cannot be read: {type(failure).__name__})"
     if _lacks_network(error):
         what = f"{what} downloads something, but no network is used for a trace"
-    return LoadError("\n".join([f"{what}: {_summary(error, text)}", *frames]), hint=_hint(error, text, frames) or hint)
+    lines = [f"{what}: {_summary(error, text)}", *frames, *_innermost(error, modules)]
+    return LoadError("\n".join(lines), hint=_hint(error, text, frames) or hint)
+
+
+def _innermost(error: BaseException, modules: Iterable[tuple[str, Any]]) -> list[str]:
+    """Return a line with the innermost of the named modules that ran, if any; the model itself has no name."""
+    name_of = {id(module): name for name, module in modules}
+    for frame, _ in reversed(list(traceback.walk_tb(_traceback_of(error)))):
+        module = frame.f_locals.get("self")
+        if name := name_of.get(id(module), ""):
+            return [_cut(f"  in {name}: {type(module).__name__}({module.extra_repr()})")]
+    return []
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:
     """Return the file, line and function of each call, outermost first."""
-    passed = vars(BaseException)["__traceback__"].__get__(error)  # the error's class may override the attribute
-    return _places(traceback.walk_tb(passed))
+    return _places(traceback.walk_tb(_traceback_of(error)))
+
+
+def _traceback_of(error: BaseException) -> TracebackType | None:
+    """Return the error's traceback, also if its class overrides the attribute."""
+    passed: TracebackType | None = vars(BaseException)["__traceback__"].__get__(error)
+    return passed
 
 
 def _places(frames: Iterable[tuple[FrameType, int]]) -> list[tuple[str, int, str]]:

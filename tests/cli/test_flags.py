@@ -160,8 +160,13 @@ def test_a_choice_may_be_written_in_capitals(advise: Advise, pipeline: Pipeline)
         ("--mode", "trainin", "--mode: 'trainin' is not one of inference, training", "did you mean training?"),
         ("--price", "x", "--price: 'x' is not one of on-demand, spot, commit-1y, commit-3y", "use one of on-demand,"),
         ("--tier", "neocloud,hyper", "--tier: 'hyper' is not one of", "did you mean hyperscaler?"),
-        ("--top", "0", "--top: '0' is not a whole number of at least 1", "write for example 1e6"),
-        ("--samples", "-5", "--samples: '-5' is not a whole number of at least 1", "write for example 1e6"),
+        ("--top", "0", "--top: '0' is not a whole number of at least 1", "write for example 500, 200k, 1.5M or 1e6"),
+        (
+            "--samples",
+            "-5",
+            "--samples: '-5' is not a whole number of at least 1",
+            "write for example 500, 200k, 1.5M or 1e6",
+        ),
         (
             "--max-price-age",
             "old",

@@ -247,9 +247,21 @@ def test_a_wrong_input_shape_shows_their_frames_torchs_reason_and_what_was_given
     first, *frames = error.message.splitlines()
     assert "7" in first
     assert "3x2" in first or "[3, 2]" in first
-    assert frames == ["  net.py:11 in forward: return self.layer(x)"]
+    assert frames == [
+        "  net.py:11 in forward: return self.layer(x)",
+        "  in layer: Linear(in_features=3, out_features=2, bias=True)",
+    ]
     assert error.hint == "the model was given (32, 7) float32"
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_error_in_a_layer_of_a_plain_sequential_names_the_layer(write: Write) -> None:
+    code = """
+from torch import nn
+model = nn.Sequential(nn.Linear(3, 5), nn.Sequential(nn.ReLU(), nn.Linear(4, 2)))
+"""
+    error = error_of(write(code), inputs=("3",))
+    assert error.message.splitlines()[1:] == ["  in 1.1: Linear(in_features=4, out_features=2, bias=True)"]
 
 
 def test_a_batch_that_the_model_refuses_is_named_as_it_was_asked_for(write: Write) -> None:
