@@ -178,7 +178,7 @@ def _innermost(error: BaseException, modules: Iterable[tuple[str, Any]]) -> list
     """Return a line with the innermost of the named modules that ran, if any; the model itself has no name."""
     name_of = {id(module): name for name, module in modules}
     for frame, _ in reversed(list(traceback.walk_tb(_traceback_of(error)))):
-        module = frame.f_locals.get("self")
+        module: Any = frame.f_locals.get("self")
         if name := name_of.get(id(module), ""):
             return [_cut(f"  in {name}: {type(module).__name__}({module.extra_repr()})")]
     return []
