@@ -114,9 +114,9 @@ def queue_times(
             passes, requests_per_s=requests_per_s, decode_counts=decode_counts, runs=runs, counted=counted
         ).of(back)
     requests = _UNCOUNTED + counted
-    arrivals, first_s, last_s = _simulate(
+    arrivals, first_s, last_s = _Simulation(
         passes, gap_s=1 / requests_per_s, decode_counts=decode_counts, runs=runs, requests=requests
-    )
+    ).run()
     of_request = np.broadcast_to(decode_counts, (runs * requests,) if np.ndim(decode_counts) else ())
     if of_request.ndim:
         of_request = np.tile(of_request.reshape(runs, requests)[:, _UNCOUNTED:], (len(requests_per_s), 1))
@@ -153,70 +153,92 @@ def _gaps(runs: int, requests: int, block: int = 0) -> FloatArray:
     return drawn
 
 
-def _simulate(
-    passes: EnginePasses, *, gap_s: FloatArray, decode_counts: IndexArray | int, runs: int, requests: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return when requests arrive, get their first token and get their last, (services x runs, requests)."""
-    pass_s = _at_every_number(passes)
-    services, levels, numbers = pass_s.shape
-    is_alike, mean_count = np.ndim(decode_counts) == 0, float(np.mean(decode_counts))
-    begun = _steady_numbers(passes, pass_s, gap_s=gap_s, decode_count=mean_count, runs=runs).ravel()
-    most_begun = int(begun.max(initial=0))
-    total = requests + most_begun + 8
-    # In whole blocks, so that no gap depends on how many others are needed.
-    others = [_gaps(runs, _BLOCK, block) for block in range(-(-max(most_begun + 1, total - requests) // _BLOCK))]
-    gaps = np.tile(np.concatenate([_gaps(runs, requests), *others], axis=1)[:, :total], (services, 1))
-    lanes = np.arange(services * runs)
-    of = lanes // runs
-    arrivals = np.full((len(lanes), total + 1), np.inf)
-    arrivals[:, :-1] = np.cumsum(gaps * gap_s[of, np.newaxis], axis=1)
-    before = np.concatenate(others, axis=1)[:, : most_begun + 1]
-    place = np.cumsum(np.tile(before, (services, 1)), axis=1)
-    share = place[:, :-1] / place[lanes, begun][:, np.newaxis]
-    # A row has the requests in flight at the beginning, the others in turn, and one that never ends. `ends` is the
-    # pass after which each ends.
-    width = most_begun + total + 1
-    ends = np.full((len(lanes), width), np.inf)
-    ends[:, :most_begun] = np.where(np.arange(most_begun) < begun[:, np.newaxis], np.ceil(mean_count * share), np.inf)
-    first_s, last_s = (np.full(ends.shape, np.nan) for _ in range(2))
-    counts = np.broadcast_to(decode_counts, runs * requests).reshape(runs, requests)
-    flat_s, flat_arrivals, flat_ends, flat_first_s, flat_last_s = (
-        one.ravel() for one in (pass_s, arrivals, ends, first_s, last_s)
-    )
-    rooms = np.maximum(
-        1, (passes.budget_tokens[:, np.newaxis] - np.arange(numbers)) // passes.part_tokens[:, np.newaxis]
-    )
-    rooms = np.minimum(rooms, passes.most_parts[:, np.newaxis]).astype(np.intp).ravel()
-    at = _Lanes(
-        lane=lanes,
-        most=passes.most_in_flight[of],
-        part_count=passes.part_count[of],
-        top=passes.most_parts[of],
-        time_at=of * levels * numbers,
-        room_at=of * numbers,
-        now_s=np.zeros(len(lanes)),
-        done=np.zeros(len(lanes)),
-        next_at=lanes * (total + 1),
-        join_at=lanes * width + begun,
-        left_at=lanes * width,
-        decoding=begun.copy(),
-        **{name: np.zeros(len(lanes), dtype=np.intp) for name in ("waiting", "read")},
-    )
+class _Simulation:
+    """Runs of services side by side; all arrays of requests are flat, with a row for each run.
 
-    def oldest() -> IndexArray:
-        """Return the place of the request in each run that ends first."""
-        return at.left_at if is_alike else at.lane * width + ends[at.lane].argmin(axis=1)
+    A row has the requests in flight at the beginning, the others in turn, and one that never ends.
+    """
 
-    own = begun[:, np.newaxis] + np.arange(requests)
-    for turn in count():
-        if turn % _TURNS == 0:  # leave out the runs that are over
-            last_own = own[at.lane, -1:] if is_alike else own[at.lane]
-            is_open = np.isnan(last_s[at.lane[:, np.newaxis], last_own]).any(axis=1)
-            if not is_open.any():
+    def __init__(
+        self, passes: EnginePasses, *, gap_s: FloatArray, decode_counts: IndexArray | int, runs: int, requests: int
+    ) -> None:
+        pass_s = _at_every_number(passes)
+        services, levels, self._numbers = pass_s.shape
+        self._runs, self._requests = runs, requests
+        self._is_alike, self._mean_count = np.ndim(decode_counts) == 0, float(np.mean(decode_counts))
+        self._counts = np.broadcast_to(decode_counts, runs * requests).reshape(runs, requests)
+        steady = _steady_numbers(passes, pass_s, gap_s=gap_s, decode_count=self._mean_count, runs=runs)
+        self._begun = begun = steady.ravel()
+        lanes = np.arange(services * runs)
+        of = lanes // runs
+        most_begun = int(begun.max(initial=0))
+        total = requests + most_begun + 8
+        self._width = most_begun + total + 1
+        self._own = begun[:, np.newaxis] + np.arange(requests)
+        self._arrivals, begun_shares = _drawn(begun, gap_s=gap_s, runs=runs, requests=requests, total=total)
+        self._flat_arrivals = self._arrivals.ravel()
+        # The pass after which each request ends.
+        self._ends = np.full((len(lanes), self._width), np.inf)
+        self._ends[:, :most_begun] = np.where(
+            np.arange(most_begun) < begun[:, np.newaxis], np.ceil(self._mean_count * begun_shares), np.inf
+        )
+        self._flat_ends = self._ends.ravel()
+        self._first_s, self._last_s = (np.full(self._ends.size, np.nan) for _ in range(2))
+        self._pass_s = pass_s.ravel()
+        rooms = (passes.budget_tokens[:, np.newaxis] - np.arange(self._numbers)) // passes.part_tokens[:, np.newaxis]
+        rooms = np.minimum(np.maximum(1, rooms), passes.most_parts[:, np.newaxis])
+        self._rooms = rooms.astype(np.intp).ravel()
+        self._at = _Lanes(
+            lane=lanes,
+            most=passes.most_in_flight[of],
+            part_count=passes.part_count[of],
+            top=passes.most_parts[of],
+            time_at=of * levels * self._numbers,
+            room_at=of * self._numbers,
+            now_s=np.zeros(len(lanes)),
+            done=np.zeros(len(lanes)),
+            next_at=lanes * (total + 1),
+            join_at=lanes * self._width + begun,
+            left_at=lanes * self._width,
+            decoding=begun.copy(),
+            **{name: np.zeros(len(lanes), dtype=np.intp) for name in ("waiting", "read")},
+        )
+
+    def run(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return when requests arrive, get their first token and get their last, (services x runs, requests)."""
+        for turn in count():
+            if turn % _TURNS == 0 and not self._is_any_open():
                 break
-            if not is_open.all():
-                at = at.of(is_open)
-        next_s = flat_arrivals.take(at.next_at)
+            next_s = self._arrive()
+            end_at = self._oldest()
+            parts = self._parts_read()
+            self._leap(parts, next_s=next_s, soonest=self._flat_ends.take(end_at))
+            self._end(end_at)
+            self._join(parts)
+        first_s, last_s = (
+            np.take_along_axis(one.reshape(self._ends.shape), self._own, axis=1)
+            for one in (self._first_s, self._last_s)
+        )
+        return self._arrivals[:, : self._requests], first_s, last_s
+
+    def _is_any_open(self) -> bool:
+        """Leave out the runs that are over; return whether others remain."""
+        lane = self._at.lane
+        last_own = self._own[lane, -1:] if self._is_alike else self._own[lane]
+        is_open = np.isnan(self._last_s[lane[:, np.newaxis] * self._width + last_own]).any(axis=1)
+        if not is_open.all():
+            self._at = self._at.of(is_open)
+        return bool(is_open.any())
+
+    def _oldest(self) -> IndexArray:
+        """Return the place of the request in each run that ends first."""
+        at = self._at
+        return at.left_at if self._is_alike else at.lane * self._width + self._ends[at.lane].argmin(axis=1)
+
+    def _arrive(self) -> FloatArray:
+        """Let requests arrive, in an idle run the next one; return when the one after them does."""
+        at = self._at
+        next_s = self._flat_arrivals.take(at.next_at)
         is_idle = (at.decoding + at.waiting) == 0
         if np.count_nonzero(is_idle):
             is_idle &= np.isfinite(next_s)
@@ -224,23 +246,30 @@ def _simulate(
         while np.count_nonzero(is_here := next_s <= at.now_s):
             at.next_at += is_here
             at.waiting += is_here
-            next_s = flat_arrivals.take(at.next_at)
-        free = at.most - at.decoding
-        parts = np.minimum(at.waiting, free)
+            next_s = self._flat_arrivals.take(at.next_at)
+        return next_s
+
+    def _parts_read(self) -> IndexArray:
+        """Return the parts of waiting prompts that the next pass reads."""
+        at = self._at
+        parts: IndexArray = np.minimum(at.waiting, at.most - at.decoding)
         parts *= at.part_count
         parts -= at.read
-        np.minimum(parts, rooms.take(at.room_at + at.decoding), out=parts)
+        return np.minimum(parts, self._rooms.take(at.room_at + at.decoding), out=parts)
+
+    def _leap(self, parts: IndexArray, *, next_s: FloatArray, soonest: FloatArray) -> None:
+        """Make a pass, or all passes until the next arrival or end if they read no prompts."""
+        at = self._at
         place = np.minimum(parts, EXACT_PARTS)
-        place *= numbers
+        place *= self._numbers
         place += at.time_at
         place += at.decoding
-        one_s = flat_s.take(place)
+        one_s = self._pass_s.take(place)
         if len(who := (parts > EXACT_PARTS).nonzero()[0]):
             share = (parts[who] - EXACT_PARTS) / (at.top[who] - EXACT_PARTS)
-            one_s[who] += share * (flat_s[place[who] + numbers] - one_s[who])
-        soonest = flat_ends.take(end_at := oldest())
+            one_s[who] += share * (self._pass_s[place[who] + self._numbers] - one_s[who])
         step = np.ceil((next_s - at.now_s) / one_s)
-        step[free <= 0] = _NEVER
+        step[at.decoding >= at.most] = _NEVER
         np.minimum(step, soonest - at.done, out=step)
         np.minimum(step, _NEVER, out=step)
         np.maximum(step, 1, out=step)
@@ -248,27 +277,54 @@ def _simulate(
         at.done += step
         step *= one_s
         at.now_s += step
-        is_over = at.done >= soonest
-        while np.count_nonzero(is_over):  # requests whose last token this pass gives
+
+    def _end(self, end_at: IndexArray) -> None:
+        """End the requests whose last token the passes gave; `end_at` are those that end first."""
+        at = self._at
+        is_over = self._flat_ends.take(end_at) <= at.done
+        while np.count_nonzero(is_over):
             ended = end_at[is_over]
-            flat_last_s[ended] = at.now_s[is_over]
-            flat_ends[ended] = np.inf
+            self._last_s[ended] = at.now_s[is_over]
+            self._flat_ends[ended] = np.inf
             at.left_at += is_over
             at.decoding -= is_over
-            end_at = oldest()
-            is_over = flat_ends.take(end_at) <= at.done
+            end_at = self._oldest()
+            is_over = self._flat_ends.take(end_at) <= at.done
+
+    def _join(self, parts: IndexArray) -> None:
+        """Let requests decode whose first token the pass gave."""
+        at = self._at
         at.read += parts
-        while len(who := (at.read >= at.part_count).nonzero()[0]):  # requests whose first token it gives
+        while len(who := (at.read >= at.part_count).nonzero()[0]):
             lane, joined = at.lane[who], at.join_at[who]
-            flat_first_s[joined] = at.now_s[who]
-            own_count = mean_count if is_alike else counts[lane % runs, (joined % width - begun[lane]) % requests]
-            flat_ends[joined] = at.done[who] + own_count
+            self._first_s[joined] = at.now_s[who]
+            turn = (joined % self._width - self._begun[lane]) % self._requests
+            own_count = self._mean_count if self._is_alike else self._counts[lane % self._runs, turn]
+            self._flat_ends[joined] = at.done[who] + own_count
             at.read[who] -= at.part_count[who]
             at.join_at[who] += 1
             at.decoding[who] += 1
             at.waiting[who] -= 1
-    first_s, last_s = (np.take_along_axis(one, own, axis=1) for one in (first_s, last_s))
-    return arrivals[:, :requests], first_s, last_s
+
+
+def _drawn(
+    begun: IndexArray, *, gap_s: FloatArray, runs: int, requests: int, total: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return when `total` requests arrive in each run, then inf, and the share of their answers that is left of others.
+
+    The others are the requests in flight at the beginning, `begun` in each run.
+    """
+    lanes, most_begun = np.arange(len(begun)), int(begun.max(initial=0))
+    services = len(begun) // runs
+    # In whole blocks, so that no gap depends on how many others are needed.
+    blocks = range(-(-max(most_begun + 1, total - requests) // _BLOCK))
+    others = [_gaps(runs, _BLOCK, block) for block in blocks]
+    gaps = np.tile(np.concatenate([_gaps(runs, requests), *others], axis=1)[:, :total], (services, 1))
+    arrivals = np.full((len(lanes), total + 1), np.inf)
+    arrivals[:, :-1] = np.cumsum(gaps * gap_s[lanes // runs, np.newaxis], axis=1)
+    before = np.concatenate(others, axis=1)[:, : most_begun + 1]
+    place = np.cumsum(np.tile(before, (services, 1)), axis=1)
+    return arrivals, place[:, :-1] / place[lanes, begun][:, np.newaxis]
 
 
 def _at_every_number(passes: EnginePasses) -> FloatArray:

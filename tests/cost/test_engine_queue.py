@@ -12,8 +12,8 @@ from advisor.records.prediction import EXACT_PARTS, EnginePasses, FloatArray, In
 
 DECODE_COUNT = 10
 SERVICE_S = 11.0
-SHARES = [*TAILS.values()]
 """Seconds of a request alone: a pass of 1 s for its prompt, and 10 passes for its other tokens."""
+SHARES = [*TAILS.values()]
 DECODING = np.array([0.0, 1, 2, 4, 8, 16, 32, 64])
 
 
