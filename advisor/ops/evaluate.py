@@ -1,6 +1,7 @@
 """Evaluates rows of a workload at a batch size, as operator calls or costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, counted_as, formula_of
@@ -8,6 +9,10 @@ from advisor.records.workload import Operand, Row
 
 DtypeOf = Callable[[Operand], str]
 """Returns the dtype in which an operand is stored at the requested precision."""
+
+_COMPLEX_FLOPS: Mapping[str, float] = {"matmul": 4.0, "conv": 4.0, "aten.mul": 6.0, "pointwise": 2.0}
+"""FLOP of complex numbers relative to real ones, by operator or family: a product has four multiplications and two
+additions, a sum two, and a multiply-add eight instead of two. Fourier transforms count real FLOP themselves."""
 
 
 def row_cost(row: Row, *, batch: Number, dtype_of: DtypeOf = attrgetter("dtype")) -> Cost:
@@ -23,8 +28,12 @@ def call_cost(row: Row, call: Call) -> Cost:
     """Return the `row_cost` of a call made by `call_at`."""
     formula = formula_of(row.op)
     if formula is not None:
-        return formula.cost(call)
-    return call.streamed(flops=call.output_numel if row.family == "pointwise" else 0.0)
+        cost = formula.cost(call)
+    else:
+        cost = call.streamed(flops=call.output_numel if row.family == "pointwise" else 0.0)
+    if any(tensor.dtype.startswith("complex") for tensor in call.inputs):
+        cost = replace(cost, flops=cost.flops * _COMPLEX_FLOPS.get(call.op, _COMPLEX_FLOPS.get(row.family, 1.0)))
+    return cost
 
 
 def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf = attrgetter("dtype")) -> Call:

@@ -1,13 +1,26 @@
 """Costs of indexed reads and writes, which move the indexed elements and the indices, not the whole tensor.
 
-An out-of-place write is counted like its in-place form: torch's gradients write in place into zeros, and use the
-out-of-place form only under tracing.
+Writes are counted as in place, unless `COPIES_DESTINATION` is set.
 """
 
 import math
-from functools import reduce
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce, wraps
+from typing import Any
 
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, counted_as, formula, larger, streaming
+from advisor.ops.registry import (
+    COPIES_DESTINATION,
+    Call,
+    Cost,
+    Number,
+    Tensor,
+    aten,
+    counted_as,
+    formula,
+    larger,
+    streaming,
+)
 
 
 @formula(
@@ -20,7 +33,33 @@ def _gather(call: Call) -> Cost:
     return call.reading(*indices, read_bytes=call.output_numel * source.itemsize_bytes)
 
 
-@formula(*aten("index_put _index_put_impl _unsafe_index_put"), family="gather", attributes=("accumulate",))
+EXPANDED_INDEX = frozenset(aten("gather scatter scatter_add scatter_reduce"))
+"""The operators whose second operand, the index, may be expanded by strides of 0 if it has a source or a result."""
+INDEXED_WRITES: set[str] = set()
+"""The operators that write at indices of their first input."""
+
+
+def _indexed_write(*ops: str, **traits: Any) -> Callable[[Callable[[Call], Cost]], None]:
+    """Register the decorated function as the cost of writes in place, to which that of the copy is added, if any."""
+
+    def register(in_place: Callable[[Call], Cost]) -> None:
+        @wraps(in_place)
+        def cost(call: Call) -> Cost:
+            found = in_place(call)
+            if not call.attributes.get(COPIES_DESTINATION):
+                return found
+            copied_bytes = call.inputs[0].size_bytes
+            return replace(
+                found, read_bytes=found.read_bytes + copied_bytes, write_bytes=found.write_bytes + copied_bytes
+            )
+
+        formula(*ops, family="gather", **traits)(cost)
+        INDEXED_WRITES.update(ops)
+
+    return register
+
+
+@_indexed_write(*aten("index_put _index_put_impl _unsafe_index_put"), attributes=("accumulate",))
 def _index_put(call: Call) -> Cost:
     """Inputs (destination, indices..., values): writes in place at the indices."""
     destination, *indices, values = call.inputs
@@ -28,15 +67,20 @@ def _index_put(call: Call) -> Cost:
     return _write_touched(call, touched=touched, adds=bool(call.attributes.get("accumulate")))
 
 
-@formula(*aten("scatter scatter_add scatter_reduce"), family="gather")
+@_indexed_write(*aten("scatter scatter_add scatter_reduce"))
 def _scatter(call: Call) -> Cost:
-    """Inputs (destination, index[, source]): one element is written, or added to, for each index."""
+    """Inputs (destination, index[, source]): one element is written, or added to, for each index.
+
+    An expanded index has the sizes in which it is stored: a length of 1 counts as that of the source.
+    """
     destination, index, *source = call.inputs
-    read_bytes = index.size_bytes + index.numel * sum(tensor.itemsize_bytes for tensor in source)
-    return _write(destination, touched=index.numel, read_bytes=read_bytes, adds=counted_as(call.op) != "aten.scatter")
+    lengths = zip(index.shape, source[0].shape if source else index.shape, strict=False)
+    touched = math.prod(own if not _is_one(own) else given for own, given in lengths)
+    read_bytes = index.size_bytes + touched * sum(tensor.itemsize_bytes for tensor in source)
+    return _write(destination, touched=touched, read_bytes=read_bytes, adds=counted_as(call.op) != "aten.scatter")
 
 
-@formula(*aten("index_fill"), family="gather", attributes=("dim",))
+@_indexed_write(*aten("index_fill"), attributes=("dim",))
 def _index_fill(call: Call) -> Cost:
     """Inputs (destination, index[, value]): writes the indexed slices of dimension `dim`."""
     destination, index = call.inputs[:2]
@@ -60,12 +104,10 @@ def _write(destination: Tensor, *, touched: Number, read_bytes: Number, adds: bo
 
 # Inputs (destination, mask or index..., values): each value goes to one element of the destination.
 _ADDED = aten("_unsafe_masked_index_put_accumulate index_add index_reduce")
-formula(*_ADDED, family="gather")(lambda call: _write_touched(call, touched=call.inputs[-1].numel, adds=True))
-formula(*aten("index_copy"), family="gather")(
-    lambda call: _write_touched(call, touched=call.inputs[-1].numel, adds=False)
-)
+_indexed_write(*_ADDED)(lambda call: _write_touched(call, touched=call.inputs[-1].numel, adds=True))
+_indexed_write(*aten("index_copy"))(lambda call: _write_touched(call, touched=call.inputs[-1].numel, adds=False))
 # Inputs (destination, index, source).
-formula(*aten("put"), family="gather", attributes=("accumulate",))(
+_indexed_write(*aten("put"), attributes=("accumulate",))(
     lambda call: _write_touched(call, touched=call.inputs[1].numel, adds=bool(call.attributes.get("accumulate")))
 )
 # All elements are read and written: those with a false mask keep their value.
@@ -81,10 +123,14 @@ def _indexed_numel(destination: Tensor, *, indices: list[Tensor], values: Tensor
     trace does not say which dimensions are indexed; they are taken to be the first. A mask counts as all true. A length
     that depends on the batch is an array or not 1, so it never makes a value a single one.
     """
-    if not all(isinstance(length, int | float) and length == 1 for length in values.shape):
+    if not all(map(_is_one, values.shape)):
         return larger(values.numel, _broadcast_numel(indices))
     indexed_dims = sum(len(index.shape) if index.dtype in ("bool", "uint8") else 1 for index in indices)
     return _broadcast_numel(indices) * math.prod(destination.shape[indexed_dims:])
+
+
+def _is_one(length: Number) -> bool:
+    return isinstance(length, int | float) and length == 1
 
 
 def _broadcast_numel(tensors: list[Tensor]) -> Number:

@@ -27,6 +27,8 @@ CHANNELS_LAST = "channels_last"
 """Attribute of calls with channels-last images in a net that otherwise uses NCHW, as after norms on permuted images."""
 MADE_CONTIGUOUS = "made_contiguous"
 """Attribute: the number of operands that the kernel first copies to a contiguous layout."""
+COPIES_DESTINATION = "copies_destination"
+"""Attribute of writes at indices that are not in place ("aten.index_add"): they copy the whole destination first."""
 STRIDED = "strided"
 """Attribute of elementwise kernels and copies that compute an offset for each element: "transposed" if elements that
 are adjacent in one operand are not in another, otherwise "rows"."""

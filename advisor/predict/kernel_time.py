@@ -18,9 +18,9 @@ from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
 BLAS_HALF = "16 bits by BLAS"
 """The unit on which a CPU's BLAS library multiplies 16-bit matrices; on AMD, MKL uses the one for fp32."""
-UNITS = ("fp32", "tf32", "fp16", "bf16", BLAS_HALF, "fp64", "vector")
+UNITS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", BLAS_HALF, "fp64", "vector")
 """The units of `Device.peak_flops_per_s`, and `BLAS_HALF`."""
-TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
+TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16", "fp8", "int8"})
 LOAD_S = 2.6e-7
 """Latency of a dependent load on a GPU at low occupancy: 200 to 800 cycles (Zhang et al., Dive into Deep Learning,
 chapter Hardware), 0.08 to 0.32 us at 2.5 GHz. EfficientFormerV2's four nets make 2 to 6 million loads in sequence, of

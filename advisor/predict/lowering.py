@@ -35,6 +35,7 @@ from advisor.predict.row_work import (
     count_rows,
     is_constant,
     is_vector_attention,
+    multiplies_narrow,
     refusing_rows,
 )
 from advisor.predict.unfolded import Unfolding, depthwise_cycles, unfolding_of
@@ -534,7 +535,8 @@ def _family(row: Row, product: Product | None, *, kind: DeviceKind, is_generated
     family = row.family
     if is_vector_attention(row):
         return VECTOR_ATTENTION
-    if family == "matmul" and any(operand.dtype in QUANTIZED_DTYPES for operand in row.inputs):
+    has_quantized = any(operand.dtype in QUANTIZED_DTYPES for operand in row.inputs)
+    if family == "matmul" and has_quantized and not multiplies_narrow(row):
         return QUANTIZED_PRODUCT
     if product is not None and family == "conv":
         if product.is_depthwise:

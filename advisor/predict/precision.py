@@ -28,6 +28,8 @@ _CUDNN_FAMILIES = frozenset({"conv", "rnn"})
 """Families that torch runs with cuDNN, where TF32 is allowed by default (PyTorch docs, "CUDA semantics", TF32)."""
 _BLAS_FAMILY = "matmul"
 """The family that a CPU computes in fp32 with MKL. Others use oneDNN or torch's own code, with the full SIMD width."""
+NARROW_UNITS = {"int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}
+"""The units that multiply operands of 8 bits."""
 _FLOATS = frozenset({"float32", "float64", "bfloat16"})
 
 
@@ -147,6 +149,8 @@ def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) 
         return "fp64"
     if family not in MATRIX_FAMILIES:
         return "vector"
+    if dtype in NARROW_UNITS:
+        return NARROW_UNITS[dtype]
     if dtype == "bfloat16":
         return "bf16"
     if dtype == "float16":

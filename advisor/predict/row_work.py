@@ -12,7 +12,7 @@ from advisor.errors import ROW_ERRORS, DocumentError, row_problem
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
 from advisor.predict.composite_kernels import CASTS
-from advisor.predict.precision import AUTOCASTS, Width, compiled_dtype, computed_dtype, stored_dtype
+from advisor.predict.precision import AUTOCASTS, NARROW_UNITS, Width, compiled_dtype, computed_dtype, stored_dtype
 from advisor.predict.products import Product, products_of
 from advisor.records.device import CompileMode
 from advisor.records.prediction import FloatArray
@@ -135,7 +135,7 @@ def _row_work(
         row=row,
         call=call,
         cost=cost,
-        dtype=_widest_float([dtype_of(operand) for operand in computed]),
+        dtype=row.inputs[0].dtype if multiplies_narrow(row) else _widest_float([dtype_of(one) for one in computed]),
         read_bytes=read_bytes - parameter_bytes,
         parameter_bytes=parameter_bytes,
         cast_bytes=cast_bytes,
@@ -180,6 +180,11 @@ def is_vector_attention(row: Row) -> bool:
     Tiles and waves do not apply to it.
     """
     return row.phase == "decode" and row.family == "attention"
+
+
+def multiplies_narrow(row: Row) -> bool:
+    """Return whether both operands of the row's product have 8 bits, as in `_int_mm` and `_scaled_mm`."""
+    return row.family == "matmul" and len(row.inputs) > 1 and all(one.dtype in NARROW_UNITS for one in row.inputs[:2])
 
 
 def is_constant(operand: Operand) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from advisor.ops.registry import IN_FULL, IN_HALF
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
+from advisor.workload.own_autocast import autocast_followed
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import PAUSED, Recorder
 from advisor.workload.user_error import passes_arguments_on
@@ -168,7 +170,8 @@ class Composites(TorchFunctionMode):
             (functional, "scaled_dot_product_attention", self._attention),
             (torch.autograd, "_engine_run_backward", run_backward_caught),
         ]
-        with patched(patches), self, patched(_fast_norms_followed(self._recorder)):
+        followed = chain(_fast_norms_followed(self._recorder), autocast_followed(self._recorder))
+        with patched(patches), self, patched(followed):
             yield
 
     @passes_arguments_on

@@ -16,7 +16,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from advisor.errors import TraceError
 from advisor.ops.evaluate import row_cost
-from advisor.ops.registry import IN_FULL, IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
+from advisor.ops.gather import EXPANDED_INDEX, INDEXED_WRITES
+from advisor.ops.registry import (
+    COPIES_DESTINATION,
+    IN_FULL,
+    IN_HALF,
+    Autocast,
+    Cost,
+    Formula,
+    autocast_of,
+    formula_of,
+)
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -127,16 +137,20 @@ class Recorder(TorchDispatchMode):
                 self._paths.setdefault(identity, path)
         self._stack: list[str] = []
         self._sequence_numbers: list[int] = []
-        self._sequence_modules: list[str] = []
+        self._sequence_places: list[tuple[str, bool]] = []
+        self._autocasts: list[bool] = []
         self._gradient_hooks: list[Any] = []
         self._gradients: set[int] = set()
         self._own_storages: set[int] = set()
+        self._trained: set[int] = set()
         self._blocks = BlockMemory(model, paths=self._paths)
         self._recomputed: dict[str, None] = {}
         for network in (model, *companions):
             for parameter in network.parameters():
-                self._own_storages.add(self._storages.of(parameter, "parameters").serial)
+                stored = self._storages.of(parameter, "parameters")
+                self._own_storages.add(stored.serial)
                 if parameter.requires_grad and parameter.is_leaf:
+                    self._trained.add(stored.value)
                     self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
             for buffer in network.buffers():
                 self._own_storages.add(self._storages.of(buffer, "buffers").serial)
@@ -179,20 +193,33 @@ class Recorder(TorchDispatchMode):
         if not self._stack and not _in_backward():
             self.phase = "loss"
 
-    def _mark(self) -> None:
-        """Note the current module for gradients: autograd numbers its nodes in order, so later nodes belong to it."""
-        self._sequence_numbers.append(torch._C._autograd._get_sequence_nr())
-        self._sequence_modules.append(self._stack[-1] if self._stack else "")
+    def enter_autocast(self, *, is_on: bool) -> None:
+        """Enter a region in which the model itself, not the loop around it, switches autocast off or on again."""
+        self._autocasts.append(is_on or not self._stack)
+        self._mark()
 
-    def _module(self) -> str:
-        if self._stack:
-            return self._stack[-1]
-        node = torch._C._current_autograd_node()
+    def leave_autocast(self) -> None:
+        """Leave the region that was entered last."""
+        if self._autocasts:  # else it was entered before the step
+            self._autocasts.pop()
+        self._mark()
+
+    def _mark(self) -> None:
+        """Note the current place for gradients: autograd numbers its nodes in order, so later nodes belong to it."""
+        self._sequence_numbers.append(torch._C._autograd._get_sequence_nr())
+        self._sequence_places.append(self._place_in_forward())
+
+    def _place_in_forward(self) -> tuple[str, bool]:
+        return self._stack[-1] if self._stack else "", bool(self._autocasts) and not self._autocasts[-1]
+
+    def _place(self) -> tuple[str, bool]:
+        """Return the current module, and whether it has switched autocast off; in backward, those of the forward."""
+        node = None if self._stack else torch._C._current_autograd_node()
         if node is None:
-            return ""
+            return self._place_in_forward()
         number = node._sequence_nr()
         index = bisect_right(self._sequence_numbers, number) - 1
-        return self._sequence_modules[index] if index >= 0 else ""
+        return self._sequence_places[index] if index >= 0 else ("", False)
 
     def _current_phase(self) -> Phase:
         if _in_backward():
@@ -318,8 +345,14 @@ class Recorder(TorchDispatchMode):
         is_listed = operator.formula is not None and operator.formula.autocast.startswith("full")
         if is_listed and (self._marks[IN_HALF] or is_half_sum):
             attributes += ((IN_HALF, True),)
-        if self._marks[IN_FULL] and operator.formula is not None:
+        module, without_autocast = self._place()
+        is_full = self._marks[IN_FULL] or (without_autocast and not self._marks[IN_HALF])
+        if is_full and operator.formula is not None:
             attributes += ((IN_FULL, True),)
+        # Gradients write in place into zeros; only on fake tensors are they out of place (`areAnyTensorSubclassLike` in
+        # torch/csrc/autograd/FunctionsManual.cpp).
+        if operator.op in INDEXED_WRITES and phase != "backward":
+            attributes += ((COPIES_DESTINATION, True),)
         by_name = dict(attributes)
         policy = autocast_of(operator.op, by_name, on_cpu=False)
         policy_on_cpus = autocast_of(operator.op, by_name, on_cpu=True)
@@ -341,14 +374,18 @@ class Recorder(TorchDispatchMode):
             self._note_scratch(operator, inputs, outputs, by_name)
         if operator.family != "view" and operator.op not in _ALLOCATIONS:
             by_storage = operator.formula is not None and operator.formula.fusable
+            index = _expanded_index(operator, inputs)
             calls = self._calls if self._open is None else self._open.calls
             calls.append(
                 TracedCall(
                     op=operator.op,
                     family=operator.family,
                     phase=phase,
-                    module=self._module(),
-                    inputs=[self._described(tensor, stored, as_stored=by_storage) for tensor, stored in read],
+                    module=module,
+                    inputs=[
+                        self._described(tensor, stored, as_stored=by_storage or tensor is index)
+                        for tensor, stored in read
+                    ],
                     outputs=[self._described(tensor, stored, as_stored=False) for tensor, stored in made],
                     attributes=attributes,
                     fusable=by_storage,
@@ -475,10 +512,10 @@ class Recorder(TorchDispatchMode):
         """Return the recording, once the step is over; it names its inputs and the optimizers that stepped."""
         fusion = fuse(self._calls)
         constant = self._own_storages | self._gradients
-        made_before = {value for call in self._calls if call.phase in ("forward", "loss") for value in call.writes}
+        halves = _halves(self._calls, self._trained)
         return Recording(
             rows=tuple(
-                _row(index, call, fusion, made_before=made_before, constant=constant)
+                _row(index, call, fusion, halves=halves[index], constant=constant)
                 for index, call in enumerate(self._calls)
             ),
             live_bytes=tuple(self._live),
@@ -497,6 +534,13 @@ class Recorder(TorchDispatchMode):
             optimizers=tuple(dict.fromkeys(optimizers)),
             assumed=self.sizes.notes(),
         )
+
+
+def _expanded_index(operator: _Operator, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Return the index of a call that reads one element, or writes one of a source, for each of its elements."""
+    if operator.formula is None or operator.formula.op not in EXPANDED_INDEX:
+        return None
+    return inputs[1] if operator.formula.op == "aten.gather" or len(inputs) > 2 else None
 
 
 def _dtype_name(tensor: torch.Tensor) -> str:
@@ -591,19 +635,39 @@ def _look_up(func: Any) -> _Operator:
     )
 
 
+def _halves(calls: Sequence[TracedCall], trained: Set[int]) -> list[Set[int]]:
+    """Return for each call the fp32 values of which autocast has a half copy already.
+
+    In backward these are the values that forward made. Before, they are the `trained` parameters that an earlier call
+    read: autocast keeps its copies of leaves that require gradients (`cached_cast` in ATen/autocast_mode.cpp).
+    """
+    made_in_forward = {value for call in calls if call.phase in ("forward", "loss") for value in call.writes}
+    cast: set[int] = set()
+    halves: list[Set[int]] = []
+    for call in calls:
+        if not call.casts_low:
+            halves.append(frozenset())
+        elif call.phase == "backward":
+            halves.append(made_in_forward)
+        else:
+            own = trained & set(call.reads)
+            halves.append(own & cast)
+            cast |= own
+    return halves
+
+
 def _row(
     index: int,
     call: TracedCall,
     fusion: Fusion,
     *,
-    made_before: Set[int] = frozenset(),
+    halves: Set[int] = frozenset(),
     constant: Set[int] = frozenset(),
 ) -> Row:
-    """Return a call's row; backward reuses autocast's half copies of forward's values, `made_before`.
+    """Return a call's row; autocast has half copies of the values in `halves`.
 
     The storages in `constant` belong to the model.
     """
-    halves = made_before if call.phase == "backward" and call.casts_low else frozenset()
     varies = [serial not in constant for serial in call.storages]
     inputs = [
         _operand(

@@ -19,6 +19,7 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from advisor import units
 from advisor.records.device import Layout, Precision
 from advisor.records.script import Script
+from advisor.workload.own_autocast import IS_ON
 from advisor.workload.patching import Patch
 from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, layout_of, plain_precision
 from advisor.workload.user_error import is_user_file, passes_arguments_on, place_now
@@ -184,6 +185,7 @@ class ScriptWatch:
             enabled: bool = True,
             cache_enabled: bool | None = None,
         ) -> None:
+            setattr(autocast, IS_ON, bool(enabled))
             autocast.advisor_seen = _Autocast(
                 device=device_type, dtype=dtype, is_on=bool(enabled), place=place_now(), is_own=_is_called_by_user()
             )

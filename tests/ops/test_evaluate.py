@@ -71,3 +71,10 @@ def test_an_operator_without_a_formula_moves_its_operands():
 def test_one_that_torch_calls_pointwise_is_a_flop_per_element():
     operand = Operand(shape=((0.0, 1.0), 4), dtype="float32")
     assert row_cost(row("mine.op", [operand], [operand], family="pointwise"), batch=2).flops == 8
+
+
+def test_a_product_of_complex_numbers_is_four_products_of_real_ones():
+    matrix = Operand(shape=(6, 6), dtype="complex64")
+    assert row_cost(row("aten.mm", [matrix, matrix], [matrix]), batch=1).flops == 4 * 2 * 6**3
+    pointwise = {op: row(op, [matrix, matrix], [matrix], family="pointwise") for op in ("aten.mul", "aten.add")}
+    assert {op: row_cost(one, batch=1).flops for op, one in pointwise.items()} == {"aten.mul": 216, "aten.add": 72}

@@ -24,6 +24,12 @@ def test_scattering_touches_one_element_per_index():
     assert cost_of("aten.scatter_add_", inputs, [TABLE]) == cost(flops=6, read_bytes=96, write_bytes=24)
 
 
+def test_an_expanded_index_is_read_as_it_is_stored_and_counts_as_expanded():
+    # 3 indices of 8 elements each: read 24 of the index, 96 of the source, 96 of the destination; write 96.
+    inputs = [TABLE, indices(3, 1), tensor(3, 8)]
+    assert cost_of("aten.scatter_add_", inputs, [TABLE]) == cost(flops=24, read_bytes=216, write_bytes=96)
+
+
 def test_scattering_a_number_reads_no_source():
     # 6 indices: read 48, write 24; only an addition reads what it replaces.
     assert cost_of("aten.scatter_", [TABLE, indices(3, 2)], [TABLE]) == cost(flops=0, read_bytes=48, write_bytes=24)
@@ -37,6 +43,13 @@ def test_putting_rows_writes_those_rows():
     assert cost_of("aten.index_put_", inputs, [TABLE], accumulate=True) == added
     assert cost_of("aten.index_copy", inputs, [TABLE]) == written
     assert cost_of("aten.index_add", inputs, [TABLE]) == added
+
+
+def test_a_write_out_of_place_copies_the_whole_destination_first():
+    # 1000 rows of 8: 32,000 bytes read and written beside the 216 and 96 of adding 3 rows in place.
+    inputs = [TABLE, indices(3), tensor(3, 8)]
+    found = cost_of("aten.index_add", inputs, [TABLE], copies_destination=True)
+    assert found == cost(flops=24, read_bytes=32216, write_bytes=32096)
 
 
 def test_putting_one_value_writes_whatever_the_indices_name():

@@ -683,6 +683,17 @@ def test_products_run_on_the_unit_of_their_width(precision: Precision, unit: str
     assert UNITS[kernels.unit[0]] == unit
 
 
+@pytest.mark.parametrize(
+    ("dtype", "unit"), [("int8", "int8"), ("uint8", "int8"), ("float8_e4m3fn", "fp8"), ("float8_e5m2", "fp8")]
+)
+def test_products_of_two_operands_of_8_bits_run_on_the_unit_for_them(dtype: str, unit: str) -> None:
+    first, second = operand((0.0, 1.0), 64, dtype=dtype), operand(64, 64, dtype=dtype)
+    product = row("aten._scaled_mm", (first, second, operand()), (operand((0.0, 1.0), 64),), family="matmul")
+    for precision in ("fp32", "amp-bf16"):
+        kernels = lowered(workload(product), precision=precision)
+        assert (UNITS[kernels.unit[0]], kernels.families[kernels.family[0]]) == (unit, "matmul")
+
+
 def decoding(**changes: Any) -> Row:
     """Attention of one token to a cache of 100 tokens: 2 heads, 8 wide."""
     query, cached = operand((0.0, 1.0), 2, 1, 8), operand((0.0, 1.0), 2, 100, 8, kept=True)

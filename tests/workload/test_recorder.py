@@ -1,5 +1,6 @@
 """The record of each call: phase, module, operands, and how autocast and torch.compile would store them."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -215,6 +216,77 @@ def test_other_dtypes_are_never_low():
     model = nn.Linear(8, 4).double()
     workload = traced(model, lambda batch: torch.zeros(batch, 8, dtype=torch.float64))
     assert low_of(workload, "aten.addmm") == ([False, False, False], [False])
+
+
+def test_autocast_casts_a_weight_once_however_often_it_is_used():
+    def three_times(self, x):
+        return self.layer(self.layer(self.layer(x)))
+
+    workload = traced(Calls(three_times, layer=nn.Linear(8, 8)), vectors)
+    weights = {row.inputs[2].low: row.count for row in rows_of(workload, "aten.addmm")}
+    assert weights == {False: 1, True: 2}
+    frozen = Calls(three_times, layer=nn.Linear(8, 8).requires_grad_(False))
+    assert all(not row.inputs[2].low for row in rows_of(traced(frozen, vectors), "aten.addmm"))
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+def test_a_part_for_which_the_model_switches_autocast_off_computes_in_fp32_forward_and_backward():
+    def run(self, x):
+        x = self.first(x)
+        with torch.autocast("cuda", enabled=False):
+            x = self.second(x.float())
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                x = self.third(x)
+        return self.fourth(x)
+
+    layers = {name: nn.Linear(8, 8) for name in ("first", "second", "third", "fourth")}
+    rows = traced(Calls(run, **layers), vectors, mode="training", loss=mean).rows
+    for op, phase in (("aten.addmm", "forward"), ("aten.mm", "backward")):
+        full = {row.module: bool(row.attributes.get("in_full")) for row in rows if (row.op, row.phase) == (op, phase)}
+        assert full == {"first": False, "second": True, "third": False, "fourth": False}
+
+
+def test_autocast_that_a_training_loop_switches_off_is_left_to_the_precision_asked_for():
+    def train_step(model, batch):
+        with torch.autocast("cuda", enabled=False):
+            model(batch).mean().backward()
+
+    rows = traced(mlp(), vectors, mode="training", train_step=train_step).rows
+    assert not any(row.attributes.get("in_full") for row in rows)
+
+
+def test_a_checkpoint_in_a_checkpoint_does_not_switch_autocast_off():
+    def run(self, x):
+        inner = lambda y: checkpoint(self.inner, y, use_reentrant=False)  # noqa: E731
+        return checkpoint(inner, x.requires_grad_(), use_reentrant=False)
+
+    rows = traced(Calls(run, inner=mlp()), vectors, mode="training", loss=mean).rows
+    assert not any(row.attributes.get("in_full") for row in rows)
+
+
+def test_an_expanded_index_has_the_size_in_which_it_is_stored():
+    def run(self, x):
+        index = torch.zeros(4, 1, dtype=torch.int64).expand(4, 8)
+        x.scatter_add_(0, index, x[:4])
+        x.scatter_(0, index, 1.0)
+        return x.gather(0, index)
+
+    workload = traced(Calls(run, layer=nn.Linear(1, 1)), lambda batch: torch.zeros(8, 8), batch=8)
+    shapes = {row.op: row.inputs[1].shape for row in workload.rows if row.family == "gather"}
+    assert shapes == {"aten.scatter_add_": (4, 1), "aten.scatter_": (4, 8), "aten.gather": (4, 1)}
+
+
+def test_a_write_at_indices_out_of_place_copies_its_destination_and_a_gradient_does_not():
+    def run(self, x):
+        index = torch.zeros(2, dtype=torch.int64)
+        return torch.index_add(x, 1, index, x[:, :2]).index_select(1, index)
+
+    rows = traced(Calls(run, layer=nn.Linear(1, 1)), lambda batch: vectors(batch).requires_grad_()).rows
+    assert [row.attributes for row in rows if row.op == "aten.index_add"] == [{"copies_destination": True}]
+    model = Calls(lambda self, x: run(self, self.layer(x)), layer=nn.Linear(8, 8))
+    rows = traced(model, vectors, mode="training", loss=mean).rows
+    copied = [row.attributes.get("copies_destination", False) for row in rows if row.op.startswith("aten.index_add")]
+    assert sorted(copied) == [False, True]
 
 
 def test_equal_layers_are_one_row():
