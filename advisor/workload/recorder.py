@@ -44,7 +44,13 @@ _SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
 _LSTM_RESULTS = 3
 """Output and two states; a fourth result is kept for backward."""
 PAUSED = "paused"
-_NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
+_NAMES = {
+    torch.float32: "float32",
+    torch.int64: "int64",
+    torch.bool: "bool",
+    torch.int4: "int8",  # type: ignore[attr-defined]  # torch's stubs lack it
+}
+"""torch stores an element of `torch.int4` in a byte; "int4" is the format of quantized weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
