@@ -1,7 +1,7 @@
 """Predicts the peak memory of a step at every batch size: tensors from the trace, other parts from published sizes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
 
@@ -25,6 +25,14 @@ _TRACED: Mapping[MemoryPart, str] = {
 }
 """The parts that are counted in the trace, with their fields of `MemoryLine`."""
 
+_STORED_RATIOS: Mapping[Width, tuple[float, ...]] = {
+    "full": (1.0, 1.0, 1.0, 1.0),
+    "traced": (1.0, 1.0, 1.0, 1.0),
+    "autocast": (0.5, 1.0, 1.0, 1.0),
+    "autocast on CPUs": (0.5, 1.0, 1.0, 1.0),
+    "half": (0.5, 0.5, 0.25, 1.0),
+}
+"""Bytes that a width stores per traced byte, for each field of `StoredBytes`."""
 _NOT_ALLOCATED: tuple[MemoryPart, ...] = ("allocator", "process")
 _CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
 """With no kernels loaded and with all of PyTorch's kernels (pytorch/pytorch pull request 86509)."""
@@ -186,12 +194,10 @@ def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> Flo
 
 def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, width: Width) -> FloatArray:
     """Return `stored_bytes` of each part, (parts, batches)."""
-    low_ratio = 1.0 if width in ("full", "traced") else 0.5
-    float_ratio = 0.5 if width == "half" else 1.0
-    affine = np.array([(part.low, part.full, part.other) for part in parts], dtype=np.float64)
+    affine = np.array([(part.low, part.full, part.double, part.other) for part in parts], dtype=np.float64)
     sizes = affine[..., :1] + affine[..., 1:] * batches
-    total: FloatArray = low_ratio * sizes[:, 0] + float_ratio * sizes[:, 1] + sizes[:, 2]
-    return total
+    stored: FloatArray = np.sum([ratio * sizes[:, at] for at, ratio in enumerate(_STORED_RATIOS[width])], axis=0)
+    return stored
 
 
 def optimizer_rows(workload: Workload) -> tuple[Row, ...]:
@@ -240,10 +246,19 @@ def added(parts: Sequence[StoredBytes]) -> StoredBytes:
 
 def all_gradients(workload: Workload) -> StoredBytes:
     """Return the bytes of all gradients, which stay in memory between passes under gradient accumulation."""
-    return StoredBytes(full=(gradient_bytes(workload), 0.0))
+    size_bytes = gradient_bytes(workload)
+    double_bytes = size_bytes * double_ratio(line.gradients for line in workload.memory)
+    return StoredBytes(full=(size_bytes - double_bytes, 0.0), double=(double_bytes, 0.0))
 
 
-def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
+def double_ratio(moments: Iterable[StoredBytes]) -> float:
+    """Return the share of float64 in one kind of memory, at the moment with the most of it."""
+    sizes = ((sum(start for start, _ in astuple(stored)), stored.double[0]) for stored in moments)
+    all_bytes, double_bytes = max(sizes, default=(0.0, 0.0))
+    return double_bytes / all_bytes if all_bytes else 0.0
+
+
+def gathered(workload: Workload, *, width: Width, block_ratio: float = 1.0) -> StoredBytes:
     """Return the parameters that every GPU holds unsharded under FSDP: all outside of blocks, and two blocks.
 
     Under autocast they are gathered in 16 bits (`MixedPrecision.param_dtype`). The two blocks are the running one and
@@ -253,7 +268,9 @@ def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
     blocks = outermost(workload.blocks)
     outside_bytes = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)
     two_blocks_bytes = 2 * block_ratio * max((one.largest_parameter_bytes for one in blocks), default=0)
-    return StoredBytes(low=(float(outside_bytes + two_blocks_bytes), 0.0))
+    half_ratio = 1 - 0.5 * double_ratio(line.parameters for line in workload.memory)  # `low` takes half of this
+    ratio = 1.0 if width in ("full", "traced") else half_ratio
+    return StoredBytes(low=(ratio * (outside_bytes + two_blocks_bytes), 0.0))
 
 
 def _foreach_bytes(workload: Workload) -> float:

@@ -71,11 +71,13 @@ class StoredBytes:
 
     - `low`: float32 tensors that autocast stores in half precision
     - `full`: other float32 tensors
+    - `double`: float64 tensors
     - `other`: tensors of all other dtypes
     """
 
     low: tuple[float, float] = (0.0, 0.0)
     full: tuple[float, float] = (0.0, 0.0)
+    double: tuple[float, float] = (0.0, 0.0)
     other: tuple[float, float] = (0.0, 0.0)
 
 

@@ -91,7 +91,9 @@ def _of_one(
     The states take `state_ratio` times the bytes that they have at `width`.
     """
     traced_ratio = 2.0 if workload.fine_tuning is not None and workload.fine_tuning.fp32_shards else 1.0
-    lines = tuple(_line(line, workload, plan, state_ratio=state_ratio * traced_ratio) for line in workload.memory)
+    lines = tuple(
+        _line(line, workload, plan, width=width, state_ratio=state_ratio * traced_ratio) for line in workload.memory
+    )
     rows = tuple(_stepped_part(row, plan, size_ratio=traced_ratio) for row in workload.rows)
     held = replace(workload, memory=lines, rows=rows)
     memory = step_memory(held, batches=batches, width=width, kind=kind, weights_are_gathered=_gathers(plan))
@@ -116,7 +118,7 @@ def _stepped_part(row: Row, plan: Plan, *, size_ratio: float) -> Row:
     return replace(row, attributes={**row.attributes, "element_count": attribute(row, "element_count") / parts})
 
 
-def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
+def _line(line: MemoryLine, workload: Workload, plan: Plan, *, width: Width, state_ratio: float) -> MemoryLine:
     """Return what one GPU holds at this moment of the step."""
     line = _accumulated(line, workload, plan)
     line = _inside_blocks(line, workload, plan)
@@ -124,7 +126,7 @@ def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: floa
     line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor) * state_ratio))
     line = _cache_part(line, workload, plan.tensor)
     line = _stage(line, plan)
-    return _data_part(line, workload, plan)
+    return _data_part(line, workload, plan, width=width)
 
 
 def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
@@ -232,7 +234,7 @@ def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
     return replace(held, activations=activations, kv_cache=scaled(line.kv_cache, part))
 
 
-def _data_part(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
+def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, width: Width) -> MemoryLine:
     """Keep the shards of this GPU, and add FSDP's gathered parameters or DDP's buckets, which hold all gradients."""
     if plan.data == 1 or workload.mode == "inference":
         return line
@@ -242,7 +244,7 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
         gradients = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)
         return replace(held, temporaries=added([line.temporaries, gradients]))
     if plan.sharding == "zero3" and line.phase != "optimizer":
-        whole = scaled(gathered(workload, block_ratio=1 / ways), 1 / plan.pipeline)
+        whole = scaled(gathered(workload, width=width, block_ratio=1 / ways), 1 / plan.pipeline)
         return replace(held, parameters=added([held.parameters, whole]))
     return held
 

@@ -12,7 +12,7 @@ from advisor.workload.allocators import CachingAllocator, GlibcHeap
 from advisor.workload.recorder import Recording
 from advisor.workload.storages import CATEGORIES, CELL, STORINGS
 
-_STORED_RATIOS = ({"low": 1.0, "full": 1.0}, {"low": 0.5, "full": 1.0}, {"low": 0.5, "full": 0.5})
+_STORED_RATIOS: tuple[dict[str, float], ...] = ({}, {"low": 0.5}, {"low": 0.5, "full": 0.5, "double": 0.25})
 """Bytes stored per traced byte, by way of storing: as traced, under autocast, and with the whole model in half."""
 
 _Numbers = np.ndarray[Any, Any]
@@ -89,7 +89,9 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
     """
     live = [recording.live_bytes for recording in recordings[:2]]
     starts, slopes = _lines(live if len({len(samples) for samples in live}) == 1 else live[:1], batches)
-    starts[:, CELL["optimizer_state", "full"]] += recordings[0].allocations.state_bytes
+    allocations = recordings[0].allocations
+    starts[:, CELL["optimizer_state", "full"]] += allocations.state_bytes - allocations.double_state_bytes
+    starts[:, CELL["optimizer_state", "double"]] += allocations.double_state_bytes
     moments: set[int] = set()
     for ratios in _STORED_RATIOS:
         weights = np.array([ratios.get(storing, 1.0) for _, storing in CELL])

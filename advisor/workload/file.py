@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +218,7 @@ def _operand_problems(operand: Operand, batch: int, *, least_batch: int, key: st
 
 
 def _stored_problems(stored: StoredBytes, batch: int, *, least_batch: int, key: str) -> Iterator[_Problem]:
-    for start, per_sample in (stored.low, stored.full, stored.other):
+    for start, per_sample in astuple(stored):
         yield from _line_problems(start, per_sample, least_batch=least_batch, key=key)
         yield from _outside(start + per_sample * batch, most=_MOST_BYTES, key=key)
 

@@ -25,7 +25,7 @@ from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.loaded import unwrapped
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
-from advisor.workload.storages import CELL, BlockBytes, BlockMemory, Category, Storages, Stored
+from advisor.workload.storages import CELL, STORINGS, BlockBytes, BlockMemory, Category, Storages, Stored
 from advisor.workload.user_error import passes_arguments_on
 
 _ALLOCATIONS = frozenset(f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty"))
@@ -123,7 +123,8 @@ class Recorder(TorchDispatchMode):
         self._operators: dict[Any, _Operator] = {}
         self._marks: Counter[str] = Counter()
         self._backward_ids: set[int] = set()
-        self._state_bytes: dict[int, int] = {}
+        self._state_bytes: dict[int, tuple[int, int]] = {}
+        """Id of an optimizer -> bytes of its state, and of the part in float64."""
         self._open: _OpenComposite | None = None
         self._own = frozenset(identity for identity, _ in generic_paths(model))
         named = [(model, ""), *((companion, type(companion).__name__) for companion in companions)]
@@ -459,15 +460,21 @@ class Recorder(TorchDispatchMode):
         """End the composite and return the costs of its calls; their peak memory becomes one sample.
 
         `state` are the tensors that the composite keeps from one step to the next. They are no longer counted among the
-        live storages, because the `state_bytes` of each `owner` are added to all moments of the step.
+        live storages, because the `state_bytes` of each `owner` are added to all moments of the step. State and
+        temporaries are in float64 where the gradients are.
         """
         composite, self._open = self._open, None
         if composite is None:
             raise ValueError("no composite was begun")
         kept_bytes = sum(self._storages.leave_out(tensor) for tensor in state)
-        self._state_bytes[owner] = state_bytes
         sample = list(self._storages.live_bytes)
-        sample[CELL["temporaries", "full"]] += max(0, composite.most_bytes - kept_bytes)
+        doubles = sample[CELL["gradients", "double"]]
+        gradient_bytes = max(1, sum(sample[CELL["gradients", storing]] for storing in STORINGS))
+        self._state_bytes[owner] = state_bytes, state_bytes * doubles // gradient_bytes
+        temporary_bytes = max(0, composite.most_bytes - kept_bytes)
+        double_bytes = temporary_bytes * doubles // gradient_bytes
+        sample[CELL["temporaries", "full"]] += temporary_bytes - double_bytes
+        sample[CELL["temporaries", "double"]] += double_bytes
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
         return [row_cost(_row(index, call, Fusion()), batch=1) for index, call in enumerate(composite.calls)]
@@ -495,7 +502,8 @@ class Recorder(TorchDispatchMode):
                 model_count=self._model_count,
                 gradients=frozenset(self._gradients),
                 scratch=frozenset(self._storages.scratch),
-                state_bytes=sum(self._state_bytes.values()),
+                state_bytes=sum(state_bytes for state_bytes, _ in self._state_bytes.values()),
+                double_state_bytes=sum(double_bytes for _, double_bytes in self._state_bytes.values()),
             ),
             blocks=self._blocks.by_path(),
             recomputed=tuple(self._recomputed),

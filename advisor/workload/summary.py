@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import astuple
 
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import formula_of
@@ -30,7 +31,7 @@ def totals(workload: Workload, *, batch: int) -> Totals:
 
     def line_bytes(line: MemoryLine) -> float:
         kinds: list[StoredBytes] = [getattr(line, kind) for kind in KINDS]
-        lines = (of_dtype for kind in kinds for of_dtype in (kind.low, kind.full, kind.other))
+        lines: list[tuple[float, float]] = [of_dtype for kind in kinds for of_dtype in astuple(kind)]
         return sum(start + per_sample * batch for start, per_sample in lines)
 
     return Totals(

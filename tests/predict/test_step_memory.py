@@ -3,8 +3,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from advisor.predict.precision import Width
+from advisor.predict.row_work import count_rows
 from advisor.predict.step_memory import (
     SpreadBytes,
     StepMemory,
@@ -17,9 +19,10 @@ from advisor.predict.step_memory import (
     verdict_of,
 )
 from advisor.records.device import DeviceKind
-from advisor.records.workload import Row, StoredBytes, TakenRatios, Workload
+from advisor.records.workload import Mode, Row, StoredBytes, TakenRatios, Workload
 from tests.predict.toys import linear_row, memory_line, operand, row, workload
 from tests.scale.toys import workload as scale_workload
+from tests.workload.tracing import mlp, traced
 
 BATCHES = np.array([1.0, 10.0])
 CONTEXT = (287_047_680 + 666_632_192) / 2
@@ -67,9 +70,12 @@ def test_the_peak_is_the_worst_moment_at_each_batch() -> None:
     assert found.parts["activations"].mid.tolist() == [0, 10e9]
 
 
-@pytest.mark.parametrize(("width", "expected"), [("full", 7e9), ("autocast", 6e9), ("half", 5e9)])
+@pytest.mark.parametrize(("width", "expected"), [("full", 15e9), ("autocast", 14e9), ("half", 7e9)])
 def test_autocast_halves_what_it_stores_low_and_pure_half_every_float(width: Width, expected: float) -> None:
-    line = memory_line(activations=StoredBytes(low=(2e9, 0.0), full=(2e9, 0.0), other=(3e9, 0.0)))
+    # Under autocast 1 of `low`, 2, 8 and 3 GB; in half 1 + 1 + 8 / 4 + 3.
+    line = memory_line(
+        activations=StoredBytes(low=(2e9, 0.0), full=(2e9, 0.0), double=(8e9, 0.0), other=(3e9, 0.0)),
+    )
     assert peaks(workload(memory=(line,)), width=width)[0] == expected + CONTEXT
 
 
@@ -173,8 +179,38 @@ def test_a_sum_is_of_each_kind_by_itself() -> None:
 def test_gradients_are_as_large_as_the_parameters_that_the_optimizer_writes() -> None:
     # 120 parameters of 4 bytes.
     assert all_gradients(scale_workload()) == StoredBytes(full=(480.0, 0.0))
+    # A quarter of those in the trace is in float64.
+    mixed = memory_line(phase="optimizer", gradients=StoredBytes(full=(360.0, 0.0), double=(120.0, 0.0)))
+    expected = StoredBytes(full=(360.0, 0.0), double=(120.0, 0.0))
+    assert all_gradients(scale_workload(memory=(memory_line(), mixed))) == expected
 
 
 def test_fsdp_gathers_what_lies_outside_of_blocks_and_two_of_them() -> None:
     # 480 - 400 outside, and 2 x 100.
-    assert gathered(scale_workload()) == StoredBytes(low=(280.0, 0.0))
+    assert gathered(scale_workload(), width="full") == StoredBytes(low=(280.0, 0.0))
+
+
+def test_fsdp_gathers_float64_in_a_quarter_under_autocast() -> None:
+    double = scale_workload(memory=(memory_line(parameters=StoredBytes(double=(480.0, 0.0))),))
+    # Autocast counts half of `low`: 70 bytes for 280 bytes of float64.
+    assert gathered(double, width="autocast") == StoredBytes(low=(140.0, 0.0))
+    assert gathered(double, width="full") == StoredBytes(low=(280.0, 0.0))
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_model_in_float64_takes_the_same_memory_in_half_as_one_in_fp32(mode: Mode) -> None:
+    """`model.half()` converts both to 16 bits; the bytes that the rows move are the same too."""
+
+    def in_half(dtype: torch.dtype) -> tuple[list[list[float]], list[float]]:
+        step = traced(
+            mlp().to(dtype),
+            lambda batch: torch.zeros(batch, 8, dtype=dtype),
+            mode=mode,
+            loss=lambda output, batch: output.mean(),
+        )
+        parts = memory(step, width="half").parts
+        work = count_rows(step, batches=BATCHES, width="half").rows
+        moved = [float(np.sum(one.cost.read_bytes)) for one in work if one.row.phase != "optimizer"]
+        return [parts[name].mid.tolist() for name in ("parameters", "gradients", "activations")], moved
+
+    assert in_half(torch.float64) == in_half(torch.float32)

@@ -138,6 +138,10 @@ def test_the_peak_may_be_elsewhere_at_another_precision():
     first, second = sample(activations_low=100), sample(activations_full=80)
     lines = memory_lines([recording(live=[first, second]), recording(live=[first, second])], [4, 8])
     assert len(lines) == 2
+    # In half, float64 is a quarter: 25 against 40.
+    first = sample(activations_double=100)
+    lines = memory_lines([recording(live=[first, second]), recording(live=[first, second])], [4, 8])
+    assert len(lines) == 2
 
 
 MOMENTS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 30)), min_size=1, max_size=12)
@@ -183,7 +187,7 @@ def test_the_state_of_the_optimizer_is_live_all_the_time():
         live_bytes=(moment,),
         phases=("forward",),
         unknown_ops={},
-        allocations=Allocations(state_bytes=64),
+        allocations=Allocations(state_bytes=64, double_state_bytes=48),
     )
     [line] = memory_lines([state], [4])
-    assert line.optimizer_state.full == (64, 0)
+    assert (line.optimizer_state.full, line.optimizer_state.double) == ((16, 0), (48, 0))

@@ -52,6 +52,18 @@ def test_the_state_of_an_optimizer_is_what_it_keeps(name, options, per_element, 
         assert sum(kind[0] for kind in (line.optimizer_state.low, line.optimizer_state.full)) == state_bytes
 
 
+def test_the_step_of_a_model_in_float64_is_in_float64():
+    doubles = mlp().double()
+    workload = traced(doubles, lambda batch: torch.zeros(batch, 8, dtype=torch.float64), mode="training")
+    line = next(line for line in workload.memory if line.phase == "optimizer")
+    # Two moments of 8 bytes, and a step of 4 bytes for each of the 4 tensors, which counts as float64 with them.
+    assert line.optimizer_state.double == (2 * 8 * ELEMENTS + 4 * 4, 0)
+    assert line.gradients.double == (8 * ELEMENTS, 0)
+    # The update of the largest tensor, 8 x 16.
+    assert line.temporaries.double[0] >= 8 * 8 * 16
+    assert line.optimizer_state.full == line.gradients.full == line.temporaries.full == (0, 0)
+
+
 def test_what_adamw_does_is_that_of_a_later_step():
     # mul_ (decay), lerp_, mul_, addcmul_, sqrt, div, add_, addcdiv_ and the count's own add_; no zeros_like.
     _, row = step_of(lambda parameters: torch.optim.AdamW(parameters, lr=0.1))
