@@ -258,7 +258,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
 @contextmanager
 def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Iterator[None]:
     """Turn errors of the user's code into a `TraceError` that says what inputs the model was given."""
-    from advisor.workload.inputs import describe_inputs
+    from advisor.workload.inputs import describe_inputs, tensors_not_given
     from advisor.workload.lightning_module import is_lightning_class
 
     try:
@@ -266,8 +266,11 @@ def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Itera
     except Exception as error:
         if not is_of_user(error):
             raise
-        given = describe_inputs(loaded.make_inputs(request.batch or loaded.batch))
-        hint = f"the model was given {given}"
+        inputs = loaded.make_inputs(request.batch or loaded.batch)
+        _, named = inputs
+        hint = f"the model was given {describe_inputs(inputs)}"
+        if named:
+            hint += tensors_not_given(loaded.model, named)
         if request.mode == "training" and is_lightning_class(type(loaded.model)):
             hint += "; training_step takes a batch of the data loader: let example_inputs(batch) return one"
         modules = loaded.model.named_modules()

@@ -15,6 +15,7 @@ from advisor.workload.inputs import (
     plan_from_specs,
     resized,
     suggest_inputs,
+    tensors_not_given,
 )
 from tests.says import assert_says
 
@@ -132,6 +133,15 @@ def test_specs_become_tensors_of_their_shape_by_position_and_name() -> None:
 )
 def test_the_suggested_input_fits_the_first_layer_and_the_forwards_arguments(model: nn.Module, suggestion: str) -> None:
     assert suggest_inputs(model) == suggestion
+
+
+def test_a_hint_names_the_tensors_that_a_model_was_not_given() -> None:
+    class Model(nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor | None = None, cache: bool = False) -> torch.Tensor:
+            return ids
+
+    assert "also takes mask" in tensors_not_given(Model(), {"ids"})
+    assert tensors_not_given(Model(), {"ids", "mask"}) == ""
 
 
 def test_inputs_are_described_by_shape_and_dtype() -> None:
