@@ -15,6 +15,7 @@ from advisor.catalog.overlay import load_catalog
 from advisor.cost.job import SIZES
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
+from advisor.predict.batches import batch_candidates
 from advisor.question.early_trace import request_of
 from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
 from advisor.question.lengths import at_batches, check_lengths, of_trace, sequence_of, settled
@@ -225,7 +226,8 @@ def profile_source(
     source, options, _ = resolved(source, options)
     check_source(source, options, run=run)
     wanted = single_batch_of(options.batch)
-    if wanted is None and options.batch not in ("", "auto"):
+    if wanted is None and options.batch.strip() not in ("", "auto"):
+        batch_candidates(options.batch, mode=options.mode, source_batch=1)  # says what is wrong with it
         raise UsageError(
             f"--batch {options.batch}: a profile takes one batch size", hint="write one number, or leave it out"
         )

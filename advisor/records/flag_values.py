@@ -134,9 +134,10 @@ def _wrong_type(value: Any, wanted: str, *, called: str) -> UsageError:
 
 
 def single_batch_of(text: str) -> int | None:
-    """Return the batch size if the text of `--batch` is a single number of at most 9 digits, else None."""
+    """Return the batch size if the text of `--batch` is a single number above 0 of at most 9 digits, else None."""
     digits = text.strip()
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS else None
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS
+    return (int(digits) or None) if is_number else None
 
 
 def is_given(options: Options, name: str) -> bool:

@@ -44,7 +44,11 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
 
     @passes_arguments_on
     def make(batch: int) -> Inputs:
-        return arguments_of(example(batch), model=model)
+        inputs = arguments_of(example(batch), model=model)
+        sized = [tensor for tensor in _tensors(inputs) if tensor.dim() > 0]
+        if sized and not any(tensor.size(0) for tensor in sized):
+            raise LoadError(f"example_inputs({batch}) has no samples", hint="return as many as it is asked for")
+        return inputs
 
     default = parameters[0].default
     if isinstance(default, int):

@@ -101,7 +101,7 @@ class OptimizerSteps:
             owner=id(optimizer), state=_state_tensors(optimizer), state_bytes=state_bytes
         )
         self._put_back(optimizer, self._running.pop(optimizer))
-        if stepped:
+        if any(parameter.numel() for parameter in stepped):
             self._record(type(optimizer).__name__, costs, stepped=stepped, counts=counts, state_bytes=state_bytes)
         self._stepped(optimizer)
 

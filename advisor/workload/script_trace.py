@@ -119,6 +119,8 @@ class _Capture:
             )
         step = self._follower.step(self._inputs)
         batch, passes = self._batch(self._follower.recorder.backward_count)
+        if batch < 1:
+            raise TraceError(f"the first step of {path} has no samples", hint="start it on data with at least one")
         script = self._watch.script(self._model, passes=passes, batch=batch)
         workload = merged_workload(
             model=self._model,

@@ -107,6 +107,14 @@ def test_a_function_that_gives_nothing_is_refused() -> None:
         plan.make(2)
 
 
+def test_a_function_that_gives_no_samples_is_refused() -> None:
+    plan = plan_from_example(lambda batch: (torch.zeros(0, 3), torch.zeros(0)), model=TwoInputs())
+    with pytest.raises(LoadError, match=r"example_inputs\(2\) has no samples"):
+        plan.make(2)
+    # Features may be empty.
+    plan_from_example(lambda batch: torch.zeros(batch, 0), model=nn.Identity()).make(2)
+
+
 def test_specs_become_tensors_of_their_shape_by_position_and_name() -> None:
     plan = plan_from_specs(parse_input_specs(["3x8", "attention_mask=8:int64", "keep=:bool", "half=2:float16"]))
     args, keywords = plan.make(5)

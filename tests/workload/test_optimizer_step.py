@@ -64,6 +64,26 @@ def test_the_step_of_a_model_in_float64_is_in_float64():
     assert line.optimizer_state.full == line.gradients.full == line.temporaries.full == (0, 0)
 
 
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_parameters_without_elements_take_no_step(name):
+    def build(parameters):
+        return getattr(torch.optim, name)(parameters, lr=0.1)
+
+    def forward(self, x):
+        return self.inner(x).sum() + self.scale.sum()
+
+    alone = Calls(lambda self, x: x.sum() + self.scale.sum(), scale=nn.Parameter(torch.zeros(0)))
+    workload = traced(alone, vectors, mode="training", optimizer=build)
+    assert rows_of(workload, "optimizer") == []
+    assert workload.optimizer == name
+
+    beside = traced(
+        Calls(forward, inner=mlp(), scale=nn.Parameter(torch.zeros(0))), vectors, mode="training", optimizer=build
+    )
+    [row] = rows_of(beside, "optimizer")
+    assert row.attributes["element_count"] == ELEMENTS
+
+
 def test_what_adamw_does_is_that_of_a_later_step():
     # mul_ (decay), lerp_, mul_, addcmul_, sqrt, div, add_, addcdiv_ and the count's own add_; no zeros_like.
     _, row = step_of(lambda parameters: torch.optim.AdamW(parameters, lr=0.1))
