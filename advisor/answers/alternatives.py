@@ -29,8 +29,11 @@ _SIZES = ("epochs", *SIZES)
 """The size that is cut to meet a limit is the first of these that is given: epochs, not the samples of an epoch."""
 _MOST_MACHINES = 32
 _SLACK = 1.1
-"""Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen."""
+"""Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen. Chosen, not
+measured: a larger factor takes fewer tries, but may name a looser value than needed, by up to this factor."""
 _TRIES = 4
+"""Values that are tried, each with a ranking of its own; the last is relaxed by 1.1^3 = 1.33. Chosen, not
+measured; if all are too tight, the flag is not named."""
 
 _Ask: TypeAlias = Callable[[Options], tuple[Quote, ...]]
 _Change: TypeAlias = tuple[str, dict[str, Any]]
