@@ -63,18 +63,6 @@ def keep(calibration: Calibration) -> Path:
     return file
 
 
-def unwritable() -> str:
-    """Return why the folder cannot be written, or "" if it can. Creates the folder if needed."""
-    import tempfile  # not needed to read
-
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder()):
-            return ""
-    except OSError as error:
-        return f"{folder()} cannot be written: {error.strerror}"
-
-
 def calibration_text(calibration: Calibration) -> str:
     """Return the text of the file: the header, then the efficiencies."""
     findings = {
