@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import advisor.records.device as records
-from advisor.calibrate.store import Stored, read_stored
+from advisor.calibrate.store import Stored, code_of, read_stored
 from advisor.devices.local_device import local_devices
 from advisor.errors import UsageError
 from advisor.records.calibration import Calibration, CalibrationKey
@@ -66,7 +66,7 @@ def torch_version() -> str:
 
 def is_of_this_program(key: CalibrationKey) -> bool:
     """Return whether the calibration was fitted with this version of the code, regardless of its datasheet."""
-    return key.program.partition("-")[0] == _code()
+    return code_of(key) == _code()
 
 
 def _digest(content: bytes) -> str:
