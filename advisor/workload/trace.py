@@ -1,6 +1,7 @@
 """Traces one step of a loaded model as a Workload, without running it if possible."""
 
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -111,14 +112,27 @@ def gradients_allowed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def compiled_code_run_eagerly() -> Iterator[None]:
+    """Run what the caller compiled before as eager code inside; Dynamo would compile the tracer's functions with it.
+
+    The stance of torch's compiler is shared by all threads; torch has it since version 2.6.
+    """
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        # The tracer's hooks, which may also see the wrapper of a compiled module.
+        warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
+        yield
+
+
 def trace_live(
     loaded: LoadedModel, *, mode: Mode, batch: int | None, attention: Attention, real_step: bool = True
 ) -> Workload:
     """Trace one step in the caller's own process, and leave it unchanged.
 
-    `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched.
+    `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched, except that what
+    they compiled runs eagerly meanwhile.
     """
-    with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False):
+    with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False), compiled_code_run_eagerly():
         return trace(loaded, mode=mode, batch=batch, attention=attention, real_step=real_step)
 
 
