@@ -107,6 +107,8 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.phase: Phase = "forward"
+        self.backward_count = 0
+        """Backward passes so far; one that another pass runs, as checkpointing does, is part of the latter."""
         self.sizes = sizes
         self._observe = sizes.observe if symbolic else None
         self._storages = Storages(size_of=sizes)
@@ -116,7 +118,7 @@ class Recorder(TorchDispatchMode):
         self._unknown: dict[str, int] = {}
         self._operators: dict[Any, _Operator] = {}
         self._marks: Counter[str] = Counter()
-        self._backward_ids: set[int] = set()
+        self._has_held_blocks = False
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
         self._own = frozenset(identity for identity, _ in generic_paths(model))
@@ -196,17 +198,16 @@ class Recorder(TorchDispatchMode):
 
     def _current_phase(self) -> Phase:
         if _in_backward():
-            if not self._backward_ids:
+            if not self._has_held_blocks:
+                self._has_held_blocks = True
                 self._blocks.hold(self._storages.live)
-            self._backward_ids.add(torch._C._current_graph_task_id())
             self.phase = "optimizer"  # after the gradients come clipping and the optimizer's step
             return "backward"
         return self.phase
 
-    @property
-    def backward_count(self) -> int:
-        """The number of backward passes."""
-        return len(self._backward_ids)
+    def on_backward(self) -> None:
+        """Count a backward pass that begins, unless another one runs it: reentrant checkpointing does, per segment."""
+        self.backward_count += not _in_backward()
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
         for part in _tensors(parameter.grad):

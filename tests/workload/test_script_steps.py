@@ -106,3 +106,30 @@ def test_a_step_has_the_samples_that_its_gradients_are_of(
     )
     assert workload.script is not None
     assert (workload.batch, workload.script.passes) == (batch, passes)
+
+
+@pytest.mark.parametrize("is_reentrant", [True, False])
+def test_checkpointed_segments_are_part_of_the_backward_pass_that_runs_them(tmp_path: Path, is_reentrant: bool) -> None:
+    workload = step_of(
+        tmp_path,
+        "from torch.utils.checkpoint import checkpoint\n"
+        "class Two(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.first, self.second = nn.Linear(100, 100), nn.Linear(100, 100)\n"
+        "    def forward(self, x):\n"
+        "        for layer in (self.first, self.second):\n"
+        f"            x = checkpoint(layer, x, use_reentrant={is_reentrant})\n"
+        "        return x\n"
+        "two = Two()\n"
+        "optimizer = torch.optim.SGD(two.parameters(), 0.1)\n"
+        "def views():\n"
+        "    return torch.rand(2, 32, 100, requires_grad=True)\n"
+        "for _ in range(3):\n"
+        "    a, b = views()\n"
+        "    (two(a) - two(b)).sum().backward()\n"
+        "optimizer.step()\n",
+    )
+    assert workload.script is not None
+    # Three passes, each of two views of the same 32 samples, though backward runs two segments of each view.
+    assert (workload.batch, workload.script.passes) == (3 * 32, 3)
