@@ -24,6 +24,28 @@ class _Step:
     """The optimizer's original parameter groups."""
     counts: dict[int, int] = field(default_factory=dict)
     """Parameter id -> how many parameters it represents."""
+    closure: "_Closure | None" = None
+    """What the user gave to compute the gradients."""
+
+
+@dataclass(slots=True)
+class _Closure:
+    """A function that computes the gradients, and what was seen of its calls inside an optimizer's step."""
+
+    compute: Callable[[], Any]
+    recorder: Recorder
+    calls: int = 0
+    is_first: bool = False
+    """The step did nothing before it called the closure."""
+    loss: Any = None
+
+    def __call__(self) -> Any:
+        """Compute the gradients, which is not part of the step."""
+        self.calls += 1
+        self.is_first = self.calls == 1 and self.recorder.composite_is_empty
+        with self.recorder.outside_composite():
+            self.loss = self.compute()
+        return self.loss
 
 
 @dataclass(slots=True)
@@ -31,8 +53,12 @@ class OptimizerSteps:
     """Follows `Optimizer.step`.
 
     Optimizers update each parameter separately, and parameters of equal shape in the same way, so the step runs on one
-    parameter of each shape and is multiplied. With a closure, which computes the gradients, it runs on all. It runs
-    twice, because the first step creates the state and is not the one that training repeats.
+    parameter of each shape and is multiplied. It runs twice, because the first step creates the state and is not the
+    one that training repeats.
+
+    With a closure, which computes the gradients, the first step runs on all parameters. If it calls the closure once,
+    before anything else, the second step is given the same loss and gradients. Otherwise (LBFGS, SAM) the gradients
+    are part of the update, and the first step counts.
     """
 
     recorder: Recorder
@@ -67,29 +93,41 @@ class OptimizerSteps:
                 group["foreach"] = False  # the loop shows the work per tensor; devices fuse it in their own way
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is not None:
-
-            def outside() -> Any:
-                with self.recorder.outside_composite():
-                    return closure()
-
+            step.closure = _Closure(closure, self.recorder)
             self.recorder.begin_composite()
-            return (args[0], outside), {name: kwargs[name] for name in kwargs if name != "closure"}
-        for group in optimizer.param_groups:
-            group["params"], counts = _one_of_each_shape(group["params"])
-            step.counts.update(counts)
+            return _with_closure(args, kwargs, step.closure)
+        self._keep_one_of_each_shape(optimizer, step)
         with self.recorder.within(PAUSED):
             type(optimizer).step(*args, **kwargs)
         self.recorder.leave_out(_state_tensors(optimizer))
         self.recorder.begin_composite()
         return None
 
+    def _keep_one_of_each_shape(self, optimizer: Optimizer, step: _Step) -> None:
+        for group in optimizer.param_groups:
+            group["params"], counts = _one_of_each_shape(group["params"])
+            step.counts.update(counts)
+
+    def _step_again(self, optimizer: Optimizer, step: _Step, closure: _Closure, args: Any, kwargs: Any) -> None:
+        """Record a second step in place of the first one; its closure returns the loss without computing it again."""
+        step.closure = None
+        self.recorder.drop_composite()
+        self.recorder.leave_out(_state_tensors(optimizer))
+        self._keep_one_of_each_shape(optimizer, step)
+        self.recorder.begin_composite()
+        args, kwargs = _with_closure(args, kwargs, lambda: closure.loss)
+        type(optimizer).step(*args, **kwargs)
+
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if optimizer not in self._running:
             self._after_closure(optimizer)
             return
-        step = self._running[optimizer]
+        step, closure = self._running[optimizer], self._running[optimizer].closure
         if not self.recorder.in_composite:
             return  # the first step
+        if closure is not None and _repeats_without(closure, optimizer):
+            self._step_again(optimizer, step, closure, args, kwargs)
+            return
         stepped = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         counts = [step.counts.get(id(parameter), 1) for parameter in stepped]
         state_bytes = sum(
@@ -115,7 +153,7 @@ class OptimizerSteps:
 
         The gradients exist, so the update is run again, unless the optimizer (LBFGS) requires its closure.
         """
-        if inspect.signature(type(optimizer).step).parameters["closure"].default is None:
+        if not _needs_closure(optimizer):
             type(optimizer).step(optimizer)
         else:
             self._stepped(optimizer)
@@ -155,6 +193,22 @@ class OptimizerSteps:
             group.update(saved)
         for stand_in in self.fakes.values():
             optimizer.state.pop(stand_in, None)
+
+
+def _needs_closure(optimizer: Optimizer) -> bool:
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is not None
+
+
+def _repeats_without(closure: _Closure, optimizer: Optimizer) -> bool:
+    """Return True if a step with the gradients that the closure left is the update of every later step."""
+    has_gradients = any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
+    return closure.calls == 1 and closure.is_first and has_gradients and not _needs_closure(optimizer)
+
+
+def _with_closure(args: Any, kwargs: Any, closure: Callable[[], Any]) -> tuple[Any, Any]:
+    """Return the arguments of `Optimizer.step`, the optimizer first, with another closure."""
+    return (args[0], closure, *args[2:]), {name: kwargs[name] for name in kwargs if name != "closure"}
 
 
 def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:

@@ -73,7 +73,7 @@ class Recording:
     phases: tuple[Phase, ...]
     """The phase of each sample."""
     unknown_ops: dict[str, int]
-    """Operators without a formula -> number of calls."""
+    """Operators without a formula -> number of calls, those inside composites included."""
     allocations: Allocations = field(default_factory=Allocations)
     blocks: Mapping[str, Sequence[BlockBytes]] = field(default_factory=dict)
     """The repeated blocks by their path."""
@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):
         self._calls: list[TracedCall] = []
         self._live: list[tuple[int, ...]] = []
         self._phases: list[Phase] = []
-        self._unknown: dict[str, int] = {}
+        self._unknown: Counter[str] = Counter()
         self._operators: dict[Any, _Operator] = {}
         self._marks: Counter[str] = Counter()
         self._has_held_blocks = False
@@ -359,8 +359,6 @@ class Recorder(TorchDispatchMode):
                     storages=tuple(stored.serial for _, stored in (*read, *made)),
                 )
             )
-            if operator.formula is None and operator.family == "unknown":
-                self._unknown[operator.op] = self._unknown.get(operator.op, 0) + 1
         self._sample(phase)
 
     def _note_scratch(
@@ -434,9 +432,18 @@ class Recorder(TorchDispatchMode):
         """True between `begin_composite` and `end_composite`."""
         return self._open is not None
 
+    @property
+    def composite_is_empty(self) -> bool:
+        """True if no call was made since `begin_composite`."""
+        return self._open is not None and not self._open.calls
+
     def begin_composite(self) -> None:
         """Begin a composite: until `end_composite`, calls are measured but not recorded."""
         self._open = _OpenComposite(calls=[], start_bytes=sum(self._storages.live_bytes))
+
+    def drop_composite(self) -> None:
+        """End the composite and forget its calls."""
+        self._open = None
 
     @contextmanager
     def outside_composite(self) -> Iterator[None]:
@@ -465,6 +472,7 @@ class Recorder(TorchDispatchMode):
         sample[CELL["temporaries", "full"]] += max(0, composite.most_bytes - kept_bytes)
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
+        self._unknown += _unknown_ops(composite.calls)
         return [row_cost(_row(index, call, Fusion()), batch=1) for index, call in enumerate(composite.calls)]
 
     def leave_out(self, state: Iterable[torch.Tensor]) -> None:
@@ -484,7 +492,7 @@ class Recorder(TorchDispatchMode):
             ),
             live_bytes=tuple(self._live),
             phases=tuple(self._phases),
-            unknown_ops=dict(self._unknown),
+            unknown_ops=dict(_unknown_ops(self._calls) + self._unknown),
             allocations=Allocations(
                 events=tuple(self._storages.events),
                 model_count=self._model_count,
@@ -498,6 +506,10 @@ class Recorder(TorchDispatchMode):
             optimizers=tuple(dict.fromkeys(optimizers)),
             assumed=self.sizes.notes(),
         )
+
+
+def _unknown_ops(calls: Iterable[TracedCall]) -> Counter[str]:
+    return Counter(call.op for call in calls if call.family == "unknown")
 
 
 def _dtype_name(tensor: torch.Tensor) -> str:

@@ -130,6 +130,79 @@ def test_a_closure_is_forward_and_backward():
     assert row.attributes["calls_per_tensor"] == 1
 
 
+@pytest.mark.parametrize(
+    "optimizer_of",
+    [
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+        lambda parameters: torch.optim.AdamW(parameters, lr=0.1),
+    ],
+)
+def test_a_step_with_a_closure_is_a_later_one_too(optimizer_of):
+    def with_closure(model, batch):
+        closure_step(optimizer_of(model.parameters()))(model, batch)
+
+    def without(model, batch):
+        model(batch).pow(2).mean().backward()
+        optimizer_of(model.parameters()).step()
+
+    [row], [expected] = (
+        rows_of(traced(mlp(), vectors, mode="training", train_step=step), "optimizer")
+        for step in (with_closure, without)
+    )
+    assert dict(row.attributes) == dict(expected.attributes)
+
+
+@torch.library.custom_op("advisor_tests::halved", mutates_args=())
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+@halved.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_the_first_step_with_a_closure_does_not_count_beside_the_second():
+    class Own(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure=None):
+            with torch.enable_grad():
+                loss = closure()
+            for parameter in self.param_groups[0]["params"]:
+                parameter.sub_(halved(parameter.grad))
+            return loss
+
+    model = nn.Linear(8, 4, bias=False)
+    workload = traced(model, vectors, mode="training", train_step=closure_step(Own(model.parameters(), lr=0.1)))
+    assert workload.unknown_ops == {"advisor_tests.halved": 1}
+
+
+def test_gradients_that_an_update_computes_itself_are_part_of_it():
+    class Sam(torch.optim.SGD):  # Foret et al., 2021: gradients at a point that the first ones lead to
+        @torch.no_grad()
+        def step(self, closure=None):
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            moved = [p.grad.clone() for p in parameters]
+            for parameter, way in zip(parameters, moved, strict=True):
+                parameter.add_(way)
+                parameter.grad = None
+            with torch.enable_grad():
+                closure()
+            for parameter, way in zip(parameters, moved, strict=True):
+                parameter.sub_(way).sub_(parameter.grad)
+
+    def train_step(model, batch):
+        optimizer = Sam(model.parameters(), lr=0.1)
+        model(batch).mean().backward()
+        optimizer.step(lambda: model(batch).mean().backward())
+
+    workload = traced(mlp(), vectors, mode="training", train_step=train_step)
+    assert workload.method == "fake"
+    assert op_counts(workload, phase="forward")["aten.addmm"] == 2 * 2
+    [row] = rows_of(workload, "optimizer")
+    assert row.attributes["calls_per_tensor"] == 4  # clone, add_, sub_, sub_
+
+
 def test_lbfgs_evaluates_its_closure_as_often_as_it_does():
     def train_step(model, batch):
         closure_step(torch.optim.LBFGS(model.parameters(), max_iter=3, tolerance_grad=0, tolerance_change=0))(
