@@ -1,7 +1,7 @@
 """Records the optimizer's step as one composite, with its cost per element and the state it keeps."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +10,9 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from advisor.ops.registry import Cost
+from advisor.workload.fusion import TracedCall
 from advisor.workload.loaded import tensors_in
+from advisor.workload.optimizer_calls import Stepped, stepping_calls
 from advisor.workload.patching import in_this_thread
 from advisor.workload.recorder import PAUSED, Recorder
 
@@ -128,19 +129,28 @@ class OptimizerSteps:
         if closure is not None and _repeats_without(closure, optimizer):
             self._step_again(optimizer, step, closure, args, kwargs)
             return
-        stepped = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        counts = [step.counts.get(id(parameter), 1) for parameter in stepped]
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        counts = [step.counts.get(id(parameter), 1) for parameter in parameters]
+        states = [tensors_in(optimizer.state.get(parameter, {})) for parameter in parameters]
         state_bytes = sum(
             count * tensor.untyped_storage().nbytes()
-            for parameter, count in zip(stepped, counts, strict=True)
-            for tensor in tensors_in(optimizer.state.get(parameter, {}))
+            for count, state in zip(counts, states, strict=True)
+            for tensor in state
         )
-        costs = self.recorder.end_composite(
+        calls = self.recorder.end_composite(
             owner=id(optimizer), state=_state_tensors(optimizer), state_bytes=state_bytes
         )
+        stepped = [
+            Stepped(
+                parameter=parameter,
+                count=count,
+                storages=self.recorder.storages_of([parameter, parameter.grad, *state]),
+            )
+            for parameter, count, state in zip(parameters, counts, states, strict=True)
+        ]
         self._put_back(optimizer, self._running.pop(optimizer))
         if stepped:
-            self._record(type(optimizer).__name__, costs, stepped=stepped, counts=counts, state_bytes=state_bytes)
+            self._record(type(optimizer).__name__, calls, stepped, state_bytes=state_bytes)
         self._stepped(optimizer)
 
     def _stepped(self, optimizer: Optimizer) -> None:
@@ -158,13 +168,16 @@ class OptimizerSteps:
         else:
             self._stepped(optimizer)
 
-    def _record(
-        self, name: str, costs: list[Cost], *, stepped: list[torch.Tensor], counts: list[int], state_bytes: int
-    ) -> None:
-        """Record the step; `counts` says how many parameters each parameter in `stepped` represents."""
-        stepped_elements = sum(parameter.numel() for parameter in stepped)
-        element_count = sum(count * p.numel() for p, count in zip(stepped, counts, strict=True))
-        item_bytes = sum(count * p.numel() * p.element_size() for p, count in zip(stepped, counts, strict=True))
+    def _record(self, name: str, calls: Sequence[TracedCall], stepped: Sequence[Stepped], *, state_bytes: int) -> None:
+        """Record the step: its matmuls by themselves, as they run on other units, and all else as one call."""
+        merged = []
+        for one in stepping_calls(calls, stepped):
+            if one.call.family == "matmul":
+                self.recorder.repeat(one.call, count=one.count)
+            else:
+                merged.append(one)
+        element_count, tensor_count = sum(one.element_count for one in stepped), sum(one.count for one in stepped)
+        item_bytes = sum(one.element_count * one.parameter.element_size() for one in stepped)
         item_bytes_per_element, state_bytes_per_element = item_bytes / element_count, state_bytes / element_count
         self.recorder.record(
             "optimizer",
@@ -173,12 +186,12 @@ class OptimizerSteps:
             attributes={
                 "name": name,
                 "element_count": element_count,
-                "tensor_count": sum(counts),
+                "tensor_count": tensor_count,
                 # A fused optimizer makes one call for all of them.
-                "calls_per_tensor": max(1.0, len(costs) / len(stepped)),
-                "flops_per_element": sum(cost.flops for cost in costs) / stepped_elements,
-                "loop_read_bytes_per_element": sum(cost.read_bytes for cost in costs) / stepped_elements,
-                "loop_write_bytes_per_element": sum(cost.write_bytes for cost in costs) / stepped_elements,
+                "calls_per_tensor": max(1.0, sum(one.count for one in merged) / tensor_count),
+                "flops_per_element": sum(one.cost.flops for one in merged) / element_count,
+                "loop_read_bytes_per_element": sum(one.cost.read_bytes for one in merged) / element_count,
+                "loop_write_bytes_per_element": sum(one.cost.write_bytes for one in merged) / element_count,
                 # A fused step reads parameter, gradient and state once, and writes parameter and state once.
                 "read_bytes_per_element": 2 * item_bytes_per_element + state_bytes_per_element,
                 "write_bytes_per_element": item_bytes_per_element + state_bytes_per_element,

@@ -319,7 +319,8 @@ class Recorder(TorchDispatchMode):
         is_listed = operator.formula is not None and operator.formula.autocast.startswith("full")
         if is_listed and (self._marks[IN_HALF] or is_half_sum):
             attributes += ((IN_HALF, True),)
-        if self._marks[IN_FULL] and operator.formula is not None:
+        # Optimizers step outside of autocast.
+        if (self._marks[IN_FULL] or self._open is not None) and operator.formula is not None:
             attributes += ((IN_FULL, True),)
         by_name = dict(attributes)
         policy = autocast_of(operator.op, by_name, on_cpu=False)
@@ -457,8 +458,8 @@ class Recorder(TorchDispatchMode):
             if composite is not None:
                 composite.start_bytes += sum(self._storages.live_bytes) - before_bytes
 
-    def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> list[Cost]:
-        """End the composite and return the costs of its calls; their peak memory becomes one sample.
+    def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> list[TracedCall]:
+        """End the composite and return its calls; their peak memory becomes one sample.
 
         `state` are the tensors that the composite keeps from one step to the next. They are no longer counted among the
         live storages, because the `state_bytes` of each `owner` are added to all moments of the step.
@@ -473,7 +474,15 @@ class Recorder(TorchDispatchMode):
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
         self._unknown += _unknown_ops(composite.calls)
-        return [row_cost(_row(index, call, Fusion()), batch=1) for index, call in enumerate(composite.calls)]
+        return composite.calls
+
+    def repeat(self, call: TracedCall, *, count: int) -> None:
+        """Record a call of an ended composite by itself, `count` times."""
+        self._calls += [call] * count
+
+    def storages_of(self, tensors: Iterable[torch.Tensor]) -> frozenset[int]:
+        """Return the numbers of the tensors' storages, as in `TracedCall.storages`."""
+        return frozenset(self._storages.of(part, "temporaries").serial for part in _tensors(list(tensors)))
 
     def leave_out(self, state: Iterable[torch.Tensor]) -> None:
         """Stop counting these tensors' memory, which their owner reports separately."""
@@ -506,6 +515,11 @@ class Recorder(TorchDispatchMode):
             optimizers=tuple(dict.fromkeys(optimizers)),
             assumed=self.sizes.notes(),
         )
+
+
+def cost_of(call: TracedCall) -> Cost:
+    """Return the cost of a call as it was traced."""
+    return row_cost(_row(0, call, Fusion()), batch=1)
 
 
 def _unknown_ops(calls: Iterable[TracedCall]) -> Counter[str]:
