@@ -8,6 +8,7 @@ import numpy as np
 
 from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
 from advisor.ops.norm import has_running_statistics
+from advisor.ops.optimizer import stepped_elements
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import GRAIN_NUMEL, LOOPS, SORTED_CYCLES, VECTORS_NHWC, has_vectors_compiled, loop_of
@@ -460,8 +461,8 @@ _FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65_536
 
 def _gpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a foreach optimizer: each operator runs over all tensors, in launches of limited size."""
-    calls, tensors, elements = (_numeric(call, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
-    launches = math.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + math.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
+    calls, tensors, elements = _optimizer_counts(call)
+    launches = np.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + np.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
     return Program(launches=calls * launches, dispatches=calls, extra_bytes=_optimizer_passes_bytes(call))
 
 
@@ -471,20 +472,25 @@ def _cpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
     Torch divides only large tensors among the cores. A trace has no sizes of single tensors, so as many are taken for
     large as there are elements for.
     """
-    calls, tensors, elements = (_numeric(call, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
+    calls, tensors, elements = _optimizer_counts(call)
     return Program(
         launches=calls * tensors,
         dispatches=calls * tensors,
-        joins=calls * min(tensors, elements / GRAIN_NUMEL),
+        joins=calls * np.minimum(tensors, elements / GRAIN_NUMEL),
         extra_bytes=_optimizer_passes_bytes(call),
     )
 
 
-def _optimizer_passes_bytes(call: Call) -> float:
+def _optimizer_counts(call: Call) -> tuple[float, float, Number]:
+    """Return the calls per tensor, the tensors, and the elements that are updated."""
+    return _numeric(call, "calls_per_tensor"), _numeric(call, "tensor_count"), stepped_elements(call)
+
+
+def _optimizer_passes_bytes(call: Call) -> Number:
     """Return the bytes that separate operators move beyond the single pass of the formula."""
     loop = _numeric(call, "loop_read_bytes_per_element") + _numeric(call, "loop_write_bytes_per_element")
     once = _numeric(call, "read_bytes_per_element") + _numeric(call, "write_bytes_per_element")
-    return _numeric(call, "element_count") * max(0.0, loop - once)
+    return stepped_elements(call) * max(0.0, loop - once)
 
 
 def _numeric(call: Call, key: str) -> float:

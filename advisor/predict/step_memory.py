@@ -260,9 +260,9 @@ def _foreach_bytes(workload: Workload) -> float:
     """Return the bytes of a foreach optimizer's intermediates on CUDA, which are as large as the parameters.
 
     torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". A fused optimizer has
-    none.
+    none. Parameters with sparse gradients are always updated one by one, and have intermediates as large as these.
     """
-    looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1]
+    looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1 and not row.inputs]
     return max(map(_updated_bytes, looped), default=0.0)
 
 

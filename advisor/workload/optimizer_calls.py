@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from advisor.ops.registry import Cost
+from advisor.ops.sparse import is_on_sparse
 from advisor.workload.fusion import TracedCall
 from advisor.workload.recorder import cost_of
 
@@ -16,11 +17,14 @@ class Stepped:
 
     - `count`: how many parameters it represents, itself included
     - `storages`: numbers of its own storage and of those of its gradient and state
+    - `state_bytes`: of its state
     """
 
     parameter: torch.Tensor
+    gradient: torch.Tensor
     count: int
     storages: Collection[int]
+    state_bytes: int
 
     @property
     def element_count(self) -> int:
@@ -32,11 +36,13 @@ class Stepped:
 class SteppingCall:
     """A call of the step that was run.
 
+    - `owners`: indices of the parameters that it is made for
     - `count`: how often the step on all parameters makes it
     - `cost`: FLOP and bytes of all these
     """
 
     call: TracedCall
+    owners: frozenset[int]
     count: int
     cost: Cost
 
@@ -53,11 +59,18 @@ def stepping_calls(calls: Sequence[TracedCall], stepped: Sequence[Stepped]) -> I
         cost = cost_of(call)
         yield SteppingCall(
             call=call,
+            owners=owners,
             count=own[0].count if len(own) == 1 else 1,
             cost=Cost(
                 flops=ratio * cost.flops, read_bytes=ratio * cost.read_bytes, write_bytes=ratio * cost.write_bytes
             ),
         )
+
+
+def works_on_elements(call: TracedCall, values: torch.Tensor) -> bool:
+    """Return whether a call works on the elements of a sparse gradient with these values, not on the whole tensor."""
+    shapes = (described[0] for described in (*call.inputs, *call.outputs))
+    return is_on_sparse(call.op) or any(shape == tuple(values.shape) for shape in shapes)
 
 
 def _owners(calls: Sequence[TracedCall], storages: Sequence[Collection[int]]) -> Iterator[frozenset[int]]:

@@ -10,11 +10,11 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from advisor.workload.fusion import TracedCall
 from advisor.workload.loaded import tensors_in
-from advisor.workload.optimizer_calls import Stepped, stepping_calls
+from advisor.workload.optimizer_calls import Stepped, SteppingCall, stepping_calls, works_on_elements
 from advisor.workload.patching import in_this_thread
 from advisor.workload.recorder import PAUSED, Recorder
+from advisor.workload.sparse_fakes import is_sparse, parts_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,29 +129,31 @@ class OptimizerSteps:
         if closure is not None and _repeats_without(closure, optimizer):
             self._step_again(optimizer, step, closure, args, kwargs)
             return
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        counts = [step.counts.get(id(parameter), 1) for parameter in parameters]
-        states = [tensors_in(optimizer.state.get(parameter, {})) for parameter in parameters]
-        state_bytes = sum(
-            count * tensor.untyped_storage().nbytes()
-            for count, state in zip(counts, states, strict=True)
-            for tensor in state
-        )
-        calls = self.recorder.end_composite(
-            owner=id(optimizer), state=_state_tensors(optimizer), state_bytes=state_bytes
-        )
         stepped = [
-            Stepped(
-                parameter=parameter,
-                count=count,
-                storages=self.recorder.storages_of([parameter, parameter.grad, *state]),
-            )
-            for parameter, count, state in zip(parameters, counts, states, strict=True)
+            self._stepped_one(parameter, gradient, state=tensors_in(optimizer.state.get(parameter, {})), step=step)
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if (gradient := parameter.grad) is not None
         ]
+        calls = self.recorder.end_composite(
+            owner=id(optimizer),
+            state=_state_tensors(optimizer),
+            state_bytes=sum(one.count * one.state_bytes for one in stepped),
+        )
         self._put_back(optimizer, self._running.pop(optimizer))
-        if stepped:
-            self._record(type(optimizer).__name__, calls, stepped, state_bytes=state_bytes)
+        self._record_all(type(optimizer).__name__, list(stepping_calls(calls, stepped)), stepped)
         self._stepped(optimizer)
+
+    def _stepped_one(
+        self, parameter: torch.Tensor, gradient: torch.Tensor, *, state: list[torch.Tensor], step: _Step
+    ) -> Stepped:
+        return Stepped(
+            parameter=parameter,
+            gradient=gradient,
+            count=step.counts.get(id(parameter), 1),
+            storages=self.recorder.storages_of([parameter, gradient, *state]),
+            state_bytes=sum(tensor.untyped_storage().nbytes() for tensor in state),
+        )
 
     def _stepped(self, optimizer: Optimizer) -> None:
         self.names.append(type(optimizer).__name__)
@@ -168,30 +170,56 @@ class OptimizerSteps:
         else:
             self._stepped(optimizer)
 
-    def _record(self, name: str, calls: Sequence[TracedCall], stepped: Sequence[Stepped], *, state_bytes: int) -> None:
-        """Record the step: its matmuls by themselves, as they run on other units, and all else as one call."""
-        merged = []
-        for one in stepping_calls(calls, stepped):
-            if one.call.family == "matmul":
+    def _record_all(self, name: str, calls: Sequence[SteppingCall], stepped: Sequence[Stepped]) -> None:
+        """Record the step as one call for all dense gradients and one for each sparse gradient.
+
+        Matmuls are recorded by themselves, as they run on other units, and so is what a step on a sparse gradient does
+        beside its elements, such as a decay of the whole table.
+        """
+        gradients = {index: parts_of(one.gradient) for index, one in enumerate(stepped) if is_sparse(one.gradient)}
+        dense = [one for index, one in enumerate(stepped) if index not in gradients]
+        merged: dict[int | None, list[SteppingCall]] = {index: [] for index in (*gradients, None)}
+        for one in calls:
+            owner = next(iter(one.owners)) if len(one.owners) == 1 else None
+            if owner in gradients and works_on_elements(one.call, gradients[owner][1]):
+                merged[owner].append(one)
+            elif one.call.family == "matmul" or one.owners <= gradients.keys():
                 self.recorder.repeat(one.call, count=one.count)
             else:
-                merged.append(one)
+                merged[None].append(one)
+        if dense:
+            self._record(name, merged[None], dense)
+        for index, gradient in gradients.items():
+            self.recorder.assume("with sparse gradients, no row of a table is looked up twice in a step")
+            self._record(name, merged[index], [stepped[index]], gradient=gradient)
+
+    def _record(
+        self,
+        name: str,
+        calls: Sequence[SteppingCall],
+        stepped: Sequence[Stepped],
+        *,
+        gradient: Sequence[torch.Tensor] = (),
+    ) -> None:
+        """Record calls as one; `gradient` is (indices, values) of a sparse gradient, whose elements are updated."""
         element_count, tensor_count = sum(one.element_count for one in stepped), sum(one.count for one in stepped)
+        updated_count = max(1, self.recorder.sizes(gradient[1].numel()) if gradient else element_count)
         item_bytes = sum(one.element_count * one.parameter.element_size() for one in stepped)
+        state_bytes = sum(one.count * one.state_bytes for one in stepped)
         item_bytes_per_element, state_bytes_per_element = item_bytes / element_count, state_bytes / element_count
         self.recorder.record(
             "optimizer",
-            inputs=(),
+            inputs=gradient,
             outputs=(),
             attributes={
                 "name": name,
                 "element_count": element_count,
                 "tensor_count": tensor_count,
                 # A fused optimizer makes one call for all of them.
-                "calls_per_tensor": max(1.0, sum(one.count for one in merged) / tensor_count),
-                "flops_per_element": sum(one.cost.flops for one in merged) / element_count,
-                "loop_read_bytes_per_element": sum(one.cost.read_bytes for one in merged) / element_count,
-                "loop_write_bytes_per_element": sum(one.cost.write_bytes for one in merged) / element_count,
+                "calls_per_tensor": max(1.0, sum(one.count for one in calls) / tensor_count),
+                "flops_per_element": sum(one.cost.flops for one in calls) / updated_count,
+                "loop_read_bytes_per_element": sum(one.cost.read_bytes for one in calls) / updated_count,
+                "loop_write_bytes_per_element": sum(one.cost.write_bytes for one in calls) / updated_count,
                 # A fused step reads parameter, gradient and state once, and writes parameter and state once.
                 "read_bytes_per_element": 2 * item_bytes_per_element + state_bytes_per_element,
                 "write_bytes_per_element": item_bytes_per_element + state_bytes_per_element,
@@ -229,12 +257,16 @@ def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 def _one_of_each_shape(parameters: list[torch.Tensor]) -> tuple[list[torch.Tensor], dict[int, int]]:
-    """Return one trained parameter of each shape and dtype, and the number that each represents, by id."""
+    """Return one trained parameter of each shape and dtype, and the number that each represents, by id.
+
+    Parameters with sparse gradients, which may have any number of elements, represent themselves only.
+    """
     chosen: dict[Any, torch.Tensor] = {}
     counts: dict[int, int] = {}
     for parameter in parameters:
         if parameter.grad is None:
             continue
-        first = chosen.setdefault((tuple(parameter.shape), parameter.dtype), parameter)
+        alone = id(parameter) if is_sparse(parameter.grad) else None
+        first = chosen.setdefault((tuple(parameter.shape), parameter.dtype, alone), parameter)
         counts[id(first)] = counts.get(id(first), 0) + 1
     return list(chosen.values()), counts

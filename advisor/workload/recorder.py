@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from advisor.errors import TraceError
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import IN_FULL, IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
+from advisor.ops.sparse import name_on_sparse
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -25,6 +26,7 @@ from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.loaded import unwrapped
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
+from advisor.workload.sparse_fakes import called_on_sparse, is_sparse, parts_of
 from advisor.workload.storages import CELL, BlockBytes, BlockMemory, Category, Storages, Stored
 from advisor.workload.user_error import passes_arguments_on
 
@@ -83,7 +85,7 @@ class Recording:
     optimizers: tuple[str, ...] = ()
     """Class names of the optimizers that stepped."""
     assumed: tuple[str, ...] = ()
-    """Assumptions about data-dependent sizes, in words."""
+    """Assumptions that were made while tracing, in words."""
     has_own_loss: bool = False
     """The model's output contains a loss."""
 
@@ -119,6 +121,7 @@ class Recorder(TorchDispatchMode):
         self._operators: dict[Any, _Operator] = {}
         self._marks: Counter[str] = Counter()
         self._has_held_blocks = False
+        self._assumptions: dict[str, None] = {}
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
         self._own = frozenset(identity for identity, _ in generic_paths(model))
@@ -251,11 +254,12 @@ class Recorder(TorchDispatchMode):
             raise RuntimeError(f"passed-in embed_dim {args[1]} didn't match last dim of query {args[0].size(-1)}")
         if func is torch.ops.aten.unbind.int and isinstance(args[0].shape[(*args, 0)[1]], torch.SymInt):
             result = self.sizes.slices(*args)  # torch's own rule cuts a size that depends on data into two pieces
+        elif any(map(is_sparse, args)):
+            result = called_on_sparse(func, args, kwargs)
         else:
             result = called_as_on_gpu(func, args, kwargs)
-        if not operator.is_view and any(map(_is_sparse, (*args, result))):
-            # Formulas hold for dense tensors only.
-            operator = replace(operator, op=f"{operator.op}[sparse]", formula=None, family="unknown")
+        if not operator.is_view and any(map(is_sparse, (*args, result))):
+            operator = _on_sparse(operator)
         self._record_operator(operator, args, kwargs, result)
         return result
 
@@ -428,6 +432,10 @@ class Recorder(TorchDispatchMode):
         self._live.append(tuple(self._storages.live_bytes))
         self._phases.append(phase)
 
+    def assume(self, note: str) -> None:
+        """Add an assumption of the trace, in words, unless it was made before."""
+        self._assumptions[note] = None
+
     @property
     def in_composite(self) -> bool:
         """True between `begin_composite` and `end_composite`."""
@@ -513,7 +521,7 @@ class Recorder(TorchDispatchMode):
             recomputed=tuple(self._recomputed),
             inputs=tuple(_operand(tuple(map(self.sizes, one.shape)), _dtype_name(one)) for one in inputs),
             optimizers=tuple(dict.fromkeys(optimizers)),
-            assumed=self.sizes.notes(),
+            assumed=(*self.sizes.notes(), *self._assumptions),
         )
 
 
@@ -532,10 +540,6 @@ def _dtype_name(tensor: torch.Tensor) -> str:
 
 def _is_nested(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_nested
-
-
-def _is_sparse(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.sparse_coo
 
 
 def _mean_shape(nested: torch.Tensor) -> list[int]:
@@ -578,8 +582,8 @@ def generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in `value`; for a sparse tensor, its indices and values."""
     if isinstance(value, torch.Tensor):
-        if _is_sparse(value):
-            yield from (value._indices(), value._values())
+        if is_sparse(value):
+            yield from parts_of(value)
         else:
             yield value
     elif isinstance(value, (list, tuple)):
@@ -616,6 +620,13 @@ def _look_up(func: Any) -> _Operator:
         # which real tensors run.
         falls_apart=func._can_decompose() and not func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CPU),
     )
+
+
+def _on_sparse(operator: _Operator) -> _Operator:
+    """Return the operator on sparse tensors; the formula of its dense form does not hold for them."""
+    op = name_on_sparse(operator.op)
+    formula = formula_of(op)
+    return replace(operator, op=op, formula=formula, family="unknown" if formula is None else formula.family)
 
 
 def _row(

@@ -373,6 +373,16 @@ def test_a_gpu_steps_over_lists_of_tensors() -> None:
     assert step.extra_bytes == 100_000 * (92 - 28)
 
 
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_a_step_on_a_sparse_gradient_moves_the_elements_that_it_has(kind: DeviceKind) -> None:
+    toy = optimizer_row()
+    gradient = (operand(1, (0.0, 10.0), dtype="int64"), operand((0.0, 10.0), 64))
+    toy = replace(toy, inputs=gradient, attributes={**toy.attributes, "tensor_count": 1})
+    step = program(toy, kind)
+    assert np.all(step.launches == 11)
+    assert np.asarray(step.extra_bytes).tolist() == [640 * (92 - 28), 1280 * (92 - 28)]
+
+
 def test_a_cpu_steps_tensor_by_tensor() -> None:
     assert program(optimizer_row(), "cpu").dispatches == 11 * 100
 

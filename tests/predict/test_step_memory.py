@@ -121,6 +121,12 @@ def test_on_cuda_optimizers_have_intermediates_of_all_parameters_at_once() -> No
     assert memory(workload(looped, memory=(line,)), kind="cpu").parts["temporaries"].mid[0] == 100
 
 
+def test_parameters_with_sparse_gradients_are_updated_one_by_one() -> None:
+    line = memory_line(phase="optimizer", temporaries=StoredBytes(full=(100.0, 0.0)))
+    sparse = replace(optimizer_row(), inputs=(operand(1, (0.0, 1.0), dtype="int64"), operand((0.0, 1.0), 4)))
+    assert memory(workload(sparse, memory=(line,))).parts["temporaries"].mid[0] == 100
+
+
 def test_attention_with_dropout_keeps_its_scores_on_a_cpu() -> None:
     tokens = operand((0.0, 1.0), 2, 5, 7)
     attention = row(

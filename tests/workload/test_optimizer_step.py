@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from advisor.ops.evaluate import row_cost
 from advisor.workload.summary import totals
 from tests.workload.tracing import Calls, mlp, op_counts, rows_of, traced, vectors
 
@@ -103,6 +104,82 @@ def test_frozen_parameters_are_not_stepped():
     assert row.attributes["element_count"] == 16 * 4 + 4
     assert workload.parameter_count == ELEMENTS
     assert workload.memory[-1].gradients.full == ((16 * 4 + 4) * 4, 0)
+
+
+def sparse_table(**parts):
+    """A table of 50 rows of 8, of which each sample looks up 6."""
+    return Calls(
+        lambda self, ids: self.last(self.table(ids)).sum(1),
+        **({"table": nn.Embedding(50, 8, sparse=True), "last": nn.Identity()} | parts),
+    )
+
+
+def lookups(batch):
+    return torch.zeros(batch, 6, dtype=torch.int64)
+
+
+def test_a_sparse_gradient_updates_only_its_rows():
+    workload = traced(sparse_table(), lookups, mode="training", optimizer=torch.optim.SparseAdam)
+    [row] = rows_of(workload, "optimizer")
+    assert workload.batch_is_affine
+    # 6 rows of 8 elements a sample, each with an index of 8 bytes; parameter, gradient and two moments are read.
+    for batch in (1, 10):
+        elements = 6 * 8 * batch
+        cost = row_cost(row, batch=batch)
+        assert cost.read_bytes == 16 * elements + 8 * 6 * batch
+        assert cost.write_bytes == 12 * elements
+    assert row.attributes["element_count"] == 50 * 8  # as many as data parallelism reduces
+    assert row.attributes["state_bytes_per_element"] == 8
+    # coalesce; sparse_mask, difference, product and addition to each moment, and a square; two additions to the old
+    # ones, root, epsilon, quotient, rate, and the addition to the table.
+    assert row.attributes["calls_per_tensor"] == 1 + 2 * 4 + 1 + 7
+    assert "looked up twice" in workload.assumptions[-1]
+
+
+def test_dense_and_sparse_gradients_are_two_rows():
+    model = sparse_table(last=nn.Linear(8, 4))
+    workload = traced(model, lookups, mode="training", optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    dense, sparse = rows_of(workload, "optimizer")
+    assert (dense.inputs, dense.attributes["element_count"]) == ((), 8 * 4 + 4)
+    assert dense.attributes["loop_read_bytes_per_element"] == 8
+    # One addition to the rows, which also reads their indices: 8 bytes for 8 elements.
+    assert sparse.attributes["calls_per_tensor"] == 1
+    assert sparse.attributes["flops_per_element"] == 1
+    assert sparse.attributes["loop_read_bytes_per_element"] == 8 + 1
+    assert sparse.attributes["loop_write_bytes_per_element"] == 4
+
+
+def test_a_sparse_gradient_takes_the_memory_of_its_rows():
+    workload = traced(sparse_table(), lookups, mode="training", optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    line = next(line for line in workload.memory if line.phase == "optimizer")
+    assert line.gradients.full == (0, 6 * 8 * 4)
+    assert line.gradients.other == (0, 6 * 8)  # indices
+
+
+def test_sparse_gradients_of_several_passes_add_up():
+    def train_step(model, batch):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(batch).mean().backward()
+        optimizer.step()
+
+    [row] = rows_of(traced(sparse_table(), lookups, mode="training", train_step=train_step), "optimizer")
+    assert row.inputs[1].shape == ((0, 3 * 6), 8)
+
+
+def test_a_decay_of_the_whole_table_is_a_row_of_its_own():
+    class Decayed(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure=None):
+            for parameter in self.param_groups[0]["params"]:
+                parameter.mul_(0.99)
+                parameter.add_(parameter.grad, alpha=-0.1)
+
+    workload = traced(sparse_table(), lookups, mode="training", optimizer=lambda p: Decayed(p, lr=0.1))
+    [update] = rows_of(workload, "optimizer")
+    [decay] = [row for row in workload.rows if row.phase == "optimizer" and row is not update]
+    assert (decay.op, decay.inputs[0].shape) == ("aten.mul_", (50, 8))
+    assert update.attributes["calls_per_tensor"] == 1
 
 
 def closure_step(optimizer):
