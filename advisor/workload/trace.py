@@ -116,9 +116,15 @@ def trace_live(
 ) -> Workload:
     """Trace one step in the caller's own process, and leave it unchanged.
 
-    `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched.
+    `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched. Compiled functions
+    run uncompiled meanwhile, since compiled code reads the memory of tensors, which fake ones lack.
     """
-    with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False):
+    with (
+        _ONE_AT_A_TIME,
+        torch.compiler.set_stance("force_eager"),
+        gradients_allowed(),
+        cuda_redirected(in_all_threads=False),
+    ):
         return trace(loaded, mode=mode, batch=batch, attention=attention, real_step=real_step)
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from advisor.workload.summary import totals
 from advisor.workload.trace import trace_live
-from tests.workload.tracing import Calls, loaded
+from tests.workload.tracing import Calls, loaded, op_counts
 
 PATCHED = (
     (functional, "scaled_dot_product_attention"),
@@ -75,6 +75,12 @@ def test_training_is_traced_where_the_caller_wants_no_gradients(context, built_i
         workload = traced_live(model, lambda batch: inputs[torch.arange(batch) % 4], mode="training")
         assert not torch.is_grad_enabled()
     assert flops(workload) == expected
+
+
+def test_a_compiled_function_runs_uncompiled_in_a_trace():
+    doubled = torch.compile(lambda x: x.relu() * 2, backend=lambda graph, _: pytest.fail("compiled"))
+    workload = traced_live(Calls(lambda self, x: doubled(x)))
+    assert op_counts(workload) == {"aten.relu": 1, "aten.mul": 1}
 
 
 def test_another_thread_sees_torch_as_it_is_while_a_step_is_traced():
