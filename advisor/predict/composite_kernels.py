@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
+from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS, block_ratio
 from advisor.ops.norm import has_running_statistics
 from advisor.ops.optimizer import stepped_elements
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
@@ -302,14 +302,14 @@ def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     if not call.attributes.get("dropout_ratio"):
         is_causal = call.attributes.get("causal", call.attributes.get("is_causal", False))
         # With n blocks of keys, queries of the i-th block take i of them, so that (n + 1) / 2n of all are computed.
-        block_ratio = 1 + np.minimum(1.0, _KEY_BLOCK / key.shape[-2]) if is_causal else 1.0
-        taken = scores * block_ratio / 2 if is_causal else scores
+        flop_ratio = 1 + np.minimum(1.0, _KEY_BLOCK / key.shape[-2]) if is_causal else 1.0
+        taken = scores * flop_ratio / 2 if is_causal else scores * block_ratio(call)
         length = query.shape[-2]
         block = np.select([length >= least for least, _ in _QUERY_BLOCKS], [size for _, size in _QUERY_BLOCKS])
         blocks = scores / key.shape[-2] / length * np.ceil(length / block) * np.ceil(key.shape[-2] / _KEY_BLOCK)
         is_by_block = is_backward and itemsize_bytes < ITEMSIZE_BYTES["float32"]
         return Program(
-            flop_ratio=block_ratio,
+            flop_ratio=flop_ratio,
             function_flops=(_FLOP_RATIO_OF_FUNCTION["exp"] + _SCORE_ADDITIONS) * taken,
             scalar_cycles=_CALLS_PER_BLOCK * PRODUCT_CALL_CYCLES * blocks * is_by_block,
             block_rows=block,

@@ -20,6 +20,16 @@ from torch.overrides import TorchFunctionMode
 from advisor.ops.registry import IN_FULL, IN_HALF
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
+from advisor.workload.flex_attention import (
+    COMPILED_NOTE,
+    UNKNOWN_NOTE,
+    UNMASKED_NOTE,
+    BlockShares,
+    changes_of_scores,
+    flex_patches,
+    is_flex_attention,
+    result_count,
+)
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import PAUSED, Recorder
 from advisor.workload.user_error import passes_arguments_on
@@ -148,6 +158,7 @@ class Composites(TorchFunctionMode):
         super().__init__()
         self._recorder = recorder
         self._real = real
+        self._shares = BlockShares()
         self._decomposes_attention = attention == "eager"
         self._math_precision = IN_HALF if half_attention else IN_FULL
 
@@ -169,7 +180,8 @@ class Composites(TorchFunctionMode):
             (functional, "scaled_dot_product_attention", self._attention),
             (torch.autograd, "_engine_run_backward", run_backward_caught),
         ]
-        with patched(patches), self, patched(_fast_norms_followed(self._recorder)):
+        patches += [*_fast_norms_followed(self._recorder), *flex_patches(self._recorder)]
+        with patched(patches), self:
             yield
 
     @passes_arguments_on
@@ -183,6 +195,8 @@ class Composites(TorchFunctionMode):
             mask = func(*args, **kwargs)
             self._recorder.sizes.learn_mask(mask, true_ratio=_FINITE_TESTS[func])
             return mask
+        if is_flex_attention(func):
+            return self._flex_attention(*args)
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)
@@ -234,6 +248,50 @@ class Composites(TorchFunctionMode):
         )
         inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
         return _apply(plan, inputs)[0]
+
+    @passes_arguments_on
+    def _flex_attention(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        score_mod: Callable[..., torch.Tensor],
+        block_mask: tuple[Any, ...],
+        scale: float,
+        kernel_options: Mapping[str, Any],
+        *buffers: Any,
+    ) -> tuple[torch.Tensor, ...]:
+        """Record `flex_attention`; return its result, and statistics of the scores, empty unless asked for.
+
+        On real tensors it computes attention without the mask and the changes of scores, which torch's own code for
+        CPUs takes minutes for.
+        """
+        recorder, returns_sums = self._recorder, bool(kernel_options.get("OUTPUT_LOGSUMEXP"))
+        share = self._shares.of(block_mask, q_len=query.shape[-2], kv_len=key.shape[-2])
+        recorder.assume(COMPILED_NOTE)
+        if share is None:
+            recorder.assume(UNKNOWN_NOTE)
+        if self._real:
+            recorder.assume(UNMASKED_NOTE)
+
+        def run(inputs: Sequence[torch.Tensor]) -> Tensors:
+            with torch._C.DisableTorchFunction():
+                result = _ATTENTION(*inputs[:3], scale=scale, enable_gqa=True)
+                sums = result.new_full(result.shape[:-1], math.log(inputs[1].shape[-2]), dtype=torch.float32)
+            return (result, sums) if returns_sums else (result,)
+
+        plan = _Plan(
+            recorder=recorder,
+            op="attention",
+            attributes={"causal": False, "dropout_ratio": 0.0, "block_ratio": 1.0 if share is None else share},
+            allocate=_allocate_attention,
+            results=2 if returns_sums else 1,
+            run=run if self._real else None,
+        )
+        changes = changes_of_scores(score_mod, query, recorder=recorder)
+        made = _apply(plan, (query, key, value) if changes is None else (query, key, value, changes))
+        with recorder.within(PAUSED):
+            return (*made, *(query.new_empty(0) for _ in range(result_count() - len(made))))
 
     def _recurrent(self, func: Any, mode: str, args: Any) -> Tensors:
         """Record a recurrent layer; `args` are (input, states, weights, settings...).

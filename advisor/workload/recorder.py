@@ -28,7 +28,7 @@ from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
 from advisor.workload.sparse_fakes import called_on_sparse, is_sparse, parts_of
 from advisor.workload.storages import CELL, BlockBytes, BlockMemory, Category, Storages, Stored
-from advisor.workload.user_error import passes_arguments_on
+from advisor.workload.user_error import passes_arguments_on, place_now
 
 _ALLOCATIONS = frozenset(f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty"))
 _COMPOSITE_OF = {
@@ -103,6 +103,8 @@ class _OpenComposite:
 
 class Recorder(TorchDispatchMode):
     """Records the operators that torch dispatches while it is active, on fake tensors or on real ones."""
+
+    supports_higher_order_operators = True
 
     def __init__(
         self, model: nn.Module, *, companions: Sequence[nn.Module] = (), sizes: AssumedSizes, symbolic: bool
@@ -236,9 +238,23 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # half of all calls; a fake tensor has its own device
             return getattr(args[0], "fake_device", None) or func(*args)
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return self._pass_higher_order(func, args, kwargs or {})
         # Otherwise every access to a tensor's shape, also in fake tensors' kernels, would call the function modes.
         with torch._C.DisableTorchFunction():
             return self._follow(func, args, kwargs or {})
+
+    @passes_arguments_on
+    def _pass_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes functions, inside a composite; its own calls do not reach the recorder."""
+        if not self._marks[PAUSED]:
+            where = place_now()
+            raise TraceError(
+                f"{where and f'{where}: '}the higher-order operator `{func.name()}` cannot be traced",
+                hint="for the trace, use ordinary operators in its place: Python's `if` for torch.cond, a `for` loop "
+                "for scan and while_loop",
+            )
+        return func(*args, **kwargs)
 
     @passes_arguments_on
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:

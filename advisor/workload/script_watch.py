@@ -19,6 +19,7 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from advisor import units
 from advisor.records.device import Layout, Precision
 from advisor.records.script import Script
+from advisor.workload.flex_attention import FLEX_MODULE
 from advisor.workload.patching import Patch
 from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, layout_of, plain_precision
 from advisor.workload.user_error import is_user_file, passes_arguments_on, place_now
@@ -216,6 +217,8 @@ class ScriptWatch:
     def _compile(self, model: Any = None, **settings: Any) -> Any:
         if model is None:
             return lambda function: self._compile(function, **settings)
+        if getattr(model, "__module__", "") == FLEX_MODULE:  # one operator of the model and its mask
+            return model
         if isinstance(model, nn.Module) or not callable(model):
             self._note_compiled(model, settings)
             return model
