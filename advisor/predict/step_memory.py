@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from advisor.predict.row_work import refusing_rows
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import MemoryPart, Verdict
 from advisor.records.prediction import FloatArray, IndexArray
-from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
+from advisor.records.workload import Growth, MemoryLine, Row, StoredBytes, Workload
 
 _TRACED: Mapping[MemoryPart, str] = {
     "parameters": "parameters",
@@ -141,7 +142,11 @@ def step_memory(
         parts["draft model"] = SpreadBytes.exactly(ratio * (parts["parameters"].mid + parts["KV cache"].mid))
     nothing = np.zeros(len(batches))
     parts["workspaces"] = _workspaces(rows, batches=batches, kind=kind)
-    parts["allocator"] = _allocator(workload, tensors, kind=kind)
+    squares = np.zeros(len(batches))
+    if workload.squared_taken is not None:
+        of_moments = [_squared_bytes(line, batches=batches, width=width) for line in workload.memory]
+        squares = np.array(of_moments)[worst, places]
+    parts["allocator"] = _allocator(workload, tensors - squares, squares, kind=kind)
     low, high = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
     process = SpreadBytes.between(nothing + low, nothing + high)
     parts["process"] = process if kind == "cpu" else replace(process, high=process.high + _DRIVER_BYTES)
@@ -178,6 +183,13 @@ def _moment(
     return live | {part: live.get(part, 0.0) + size_bytes for part, size_bytes in beside.items()}
 
 
+def _squared_bytes(line: MemoryLine, *, batches: FloatArray, width: Width) -> FloatArray:
+    """Return the bytes of the batch x batch tensors that are live at one moment."""
+    total = added([getattr(line, name) for name in _TRACED.values()])
+    alone = {field.name: (0.0, 0.0, *getattr(total, field.name)[2:]) for field in fields(StoredBytes)}
+    return stored_bytes(StoredBytes(**alone), batches=batches, width=width)
+
+
 def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
     """Return the bytes of one kind of memory at the precision's width."""
     bytes_of_one: FloatArray = _all_stored_bytes([part], batches=batches, width=width)[0]
@@ -188,8 +200,12 @@ def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, widt
     """Return `stored_bytes` of each part, (parts, batches)."""
     low_ratio = 1.0 if width in ("full", "traced") else 0.5
     float_ratio = 0.5 if width == "half" else 1.0
-    affine = np.array([(part.low, part.full, part.other) for part in parts], dtype=np.float64)
+    growths = [growth for part in parts for growth in (part.low, part.full, part.other)]
+    affine = np.array([growth[:2] for growth in growths], dtype=np.float64).reshape(len(parts), 3, 2)
     sizes = affine[..., :1] + affine[..., 1:] * batches
+    if any(len(growth) > 2 for growth in growths):
+        squared = np.array([sum(growth[2:]) for growth in growths]).reshape(len(parts), 3, 1)
+        sizes += squared * batches**2
     total: FloatArray = low_ratio * sizes[:, 0] + float_ratio * sizes[:, 1] + sizes[:, 2]
     return total
 
@@ -222,8 +238,8 @@ def _updated_bytes(row: Row) -> float:
 def scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
     """Return each kind of memory multiplied by `ratio`."""
 
-    def times(line: tuple[float, float]) -> tuple[float, float]:
-        return line[0] * ratio, line[1] * ratio
+    def times(growth: Growth) -> Growth:
+        return tuple(size * ratio for size in growth)
 
     return StoredBytes(**{field.name: times(getattr(stored, field.name)) for field in fields(StoredBytes)})
 
@@ -231,9 +247,8 @@ def scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
 def added(parts: Sequence[StoredBytes]) -> StoredBytes:
     """Return the sum of the parts."""
 
-    def total(name: str) -> tuple[float, float]:
-        lines = [getattr(part, name) for part in parts]
-        return sum(line[0] for line in lines), sum(line[1] for line in lines)
+    def total(name: str) -> Growth:
+        return tuple(map(sum, zip_longest((0.0, 0.0), *(getattr(part, name) for part in parts), fillvalue=0.0)))
 
     return StoredBytes(**{field.name: total(field.name) for field in fields(StoredBytes)})
 
@@ -275,9 +290,15 @@ def _workspaces(rows: RowMemory, *, batches: FloatArray, kind: DeviceKind) -> Sp
     return SpreadBytes.between(nothing + low, rows.largest_convolution_bytes(batches) + high)
 
 
-def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
-    """Return the allocator's overhead, whose lower bound is 0 on CUDA: it frees its reserve before it fails."""
+def _allocator(workload: Workload, tensors: FloatArray, squares: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
+    """Return the allocator's overhead, whose lower bound is 0 on CUDA: it frees its reserve before it fails.
+
+    `squares` are the bytes of batch x batch tensors, `tensors` those of all others.
+    """
+    taken, squared_taken = workload.taken, workload.squared_taken or workload.taken
     if kind == "gpu":
-        return SpreadBytes.between(0.0 * tensors, (workload.taken.cache - 1) * tensors)
-    taken, spread = (workload.taken.heap - 1) * tensors, _HEAP_SPREAD_RATIO * tensors
-    return SpreadBytes(low=np.maximum(taken - spread, 0.0), mid=taken, high=taken + spread)
+        reserved = (taken.cache - 1) * tensors + (squared_taken.cache - 1) * squares
+        return SpreadBytes.between(0.0 * tensors, reserved)
+    held = (taken.heap - 1) * tensors + (squared_taken.heap - 1) * squares
+    spread = _HEAP_SPREAD_RATIO * (tensors + squares)
+    return SpreadBytes(low=np.maximum(held - spread, 0.0), mid=held, high=held + spread)

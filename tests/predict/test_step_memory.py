@@ -101,6 +101,27 @@ def test_the_allocator_of_cuda_gives_its_reserve_back_where_it_is_short() -> Non
     assert (found.low[0], found.mid[0], found.high[0]) == pytest.approx((0, 0.1e9, 0.2e9))
 
 
+def test_memory_may_grow_with_the_square_of_the_batch() -> None:
+    # 1 GB, 2 a sample and 3 a pair of samples: at 1 and at 10 samples 6 and 321 GB; 3 and 161 of them in half.
+    toy = workload(memory=(memory_line(activations=StoredBytes(low=(1e9, 2e9, 3e9))),))
+    assert peaks(toy) == [6e9 + CONTEXT, 321e9 + CONTEXT]
+    assert peaks(toy, width="autocast") == [3e9 + CONTEXT, 160.5e9 + CONTEXT]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("gpu", [0.5, 10.8]), ("cpu", [0.9, 21.4])])
+def test_allocators_have_an_overhead_of_their_own_on_squares(kind: DeviceKind, expected: list[float]) -> None:
+    # At 1 sample 1 GB of other tensors and 2 GB of squares, at 10 samples 2 and 200 GB.
+    line = memory_line(parameters=StoredBytes(full=(8e9 / 9, 0.0)), activations=StoredBytes(full=(0.0, 1e9 / 9, 2e9)))
+    toy = workload(
+        memory=(line,),
+        taken=TakenRatios(heap=1.7, cache=1.8),
+        squared_taken=TakenRatios(heap=1.1, cache=1.1),
+    )
+    # A GPU takes half of 0.8 x 1 + 0.1 x 2, and of 0.8 x 2 + 0.1 x 200; a CPU all of 0.7 x 1 + 0.1 x 2, and so on.
+    found = memory(toy, kind=kind).parts["allocator"].mid / 1e9
+    assert found.tolist() == pytest.approx(expected)
+
+
 def test_a_heap_keeps_what_it_has() -> None:
     line = memory_line(activations=StoredBytes(full=(1e9, 0.0)))
     found = memory(workload(memory=(line,), taken=TakenRatios(heap=1.5, cache=1.0)), kind="cpu").parts["allocator"]
@@ -168,6 +189,12 @@ def test_a_sum_is_of_each_kind_by_itself() -> None:
     # 2 + 1 and 4 + 1; the rest as it was.
     assert added([PART, StoredBytes(low=(1.0, 1.0))]) == StoredBytes(low=(3.0, 5.0), full=(6.0, 0.0), other=(0.0, 8.0))
     assert added([]) == StoredBytes()
+
+
+def test_squares_are_scaled_and_added_like_the_rest() -> None:
+    squared = StoredBytes(low=(2.0, 4.0, 6.0))
+    assert scaled(squared, 0.5).low == (1.0, 2.0, 3.0)
+    assert added([PART, squared, squared]).low == (6.0, 12.0, 12.0)
 
 
 def test_gradients_are_as_large_as_the_parameters_that_the_optimizer_writes() -> None:
