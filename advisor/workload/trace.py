@@ -14,11 +14,14 @@ from advisor.errors import TraceError
 from advisor.machine.limits import free_memory_bytes
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Workload
 from advisor.workload.affine import (
+    SQUARED_COUNT,
     NotAffineError,
+    has_squares,
     memory_lines,
     merge_operands,
     merge_rows,
     merged_blocks,
+    squared_taken_ratios,
     taken_ratios,
 )
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -143,11 +146,13 @@ class _Tracer:
             return self._merged([self._loaded.batch], [self._step(self._loaded.batch)])
         base = min(self._loaded.batch, _CPU_STEP_BATCH) if self._method == "cpu_step" else self._loaded.batch
         # A batch of one may take other paths through torch (squeezes, strides), so it is derived from larger ones.
-        batches = [2, 4, 3] if base == 1 else [base, 2 * base, 3 * base]
-        if self._loaded.is_affine and self._method == "fake":
-            batches = batches[:2]
+        batches = [2, 4, 3, 6] if base == 1 else [base, 2 * base, 3 * base, 4 * base]
+        usual = 2 if self._loaded.is_affine and self._method == "fake" else 3
         try:
-            steps = self._steps(batches)
+            steps = self._steps(batches[:usual])
+            if has_squares(steps):
+                steps += [self._step(size) for size in batches[usual:SQUARED_COUNT]]
+            batches = batches[: len(steps)]
         except Exception as error:  # the user's code, which may accept only its own batch size
             if not is_of_user(error):
                 raise
@@ -284,7 +289,7 @@ def merged_workload(
 ) -> Workload:
     """Return the Workload of `steps`, traced at `batches`; with one step it holds only for that batch.
 
-    Raises `NotAffineError` if rows or inputs do not grow as a + b x batch.
+    Raises `NotAffineError` if rows or inputs do not grow as a + b x batch, or memory not as its square.
     """
     rows, inputs = merge_rows(steps, batches), merge_operands([step.inputs for step in steps], batches)
     parameters = list(model.parameters())
@@ -306,7 +311,8 @@ def merged_workload(
         unknown_ops=steps[0].unknown_ops,
         assumptions=(*assumptions, *steps[0].assumed, *_recomputed_notes(steps[0])),
         blocks=merged_blocks(steps, batches),
-        taken=taken_ratios(steps[0]),
+        taken=taken_ratios(steps[0].allocations),
+        squared_taken=squared_taken_ratios(steps, batches),
         is_half=any(parameter.dtype in (torch.bfloat16, torch.float16) for parameter in parameters),
     )
 
