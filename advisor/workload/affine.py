@@ -110,10 +110,13 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
     """Return the moments of the step at which memory peaks, for any batch size of at least 1 and any precision.
 
     The live bytes at each moment are a curve over the batch, as `_curves` finds it, and the peak is the upper envelope
-    of these curves. The optimizer's state is created in the first step and is live throughout all later ones. Raises
-    `NotAffineError` if a curve that is kept falls, or is below 0 at a batch of one.
+    of these curves; if a step without squares has other moments at another batch, those of the first are taken for all.
+    The optimizer's state is created in the first step and is live throughout all later ones. Raises `NotAffineError` if
+    a curve that is kept falls, or is below 0 at a batch of one.
     """
-    curves = _curves([recording.live_bytes for recording in recordings], batches)
+    live = [recording.live_bytes for recording in recordings]
+    are_alike = len(live) >= SQUARED_COUNT or len(set(map(len, live))) == 1
+    curves = _curves(live, batches) if are_alike else _curves(live[:1], batches[:1])
     curves[0, :, CELL["optimizer_state", "full"]] += recordings[0].allocations.state_bytes
     moments: set[int] = set()
     for ratios in _STORED_RATIOS:
