@@ -21,10 +21,11 @@ from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.loaded import tensors_in, unwrapped
 from advisor.workload.one_process import one_process
 from advisor.workload.patching import patched, with_variables
+from advisor.workload.real_step import real_step_note, running_for_real
 from advisor.workload.script_source import TORCHRUN_VARIABLES, ScriptSource
 from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file, with_fakes, with_weights
-from advisor.workload.trace import Follower, Method, following_step, merged_workload, real_step_note
+from advisor.workload.trace import Follower, Method, following_step, merged_workload
 from advisor.workload.training_libraries import library_patches
 from advisor.workload.user_error import causes_of, is_of_user
 
@@ -67,7 +68,8 @@ def trace_script(
         if not capture.uses_fakes or not is_of_user(error):
             raise
         notes = (real_step_note(error),)
-        return _Capture(mode=mode, method="cpu_step", attention=attention, notes=notes).run(path, argv)
+        with running_for_real(error):
+            return _Capture(mode=mode, method="cpu_step", attention=attention, notes=notes).run(path, argv)
 
 
 class _Capture:

@@ -41,8 +41,9 @@ from advisor.workload.fakes import (
 from advisor.workload.forked import can_fork, forked
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
+from advisor.workload.real_step import SMALLER_STEP_HINT, real_step_note, running_for_real
 from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.user_error import is_of_user, line_of
+from advisor.workload.user_error import is_of_user
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -94,17 +95,8 @@ def trace(
     if not real_step and first_error is not None:
         raise first_error
     _require_memory_for_cpu_step(loaded, mode, first_error)
-    return tracer_by(method="cpu_step", notes=(real_step_note(first_error),)).workload(batch)
-
-
-def real_step_note(error: Exception | None) -> str:
-    """Return the note of a workload traced by a real step, after the step on fake tensors ended in this error."""
-    line = line_of(error) if error is not None else ""
-    return (
-        "traced by a real step on this CPU, because the code needs values that fake tensors do not have"
-        + (f" ({line})" if line else "")
-        + ". Where it branches on values, only the path that these weights and inputs take is counted"
-    )
+    with running_for_real(first_error):
+        return tracer_by(method="cpu_step", notes=(real_step_note(first_error),)).workload(batch)
 
 
 @contextmanager
@@ -338,5 +330,5 @@ def _require_memory_for_cpu_step(loaded: LoadedModel, mode: Mode, error: Excepti
         raise TraceError(
             f"{loaded.name} cannot be traced on fake tensors ({type(error).__name__}: {error}), and a real step needs "
             f"about {needed_bytes / 2**30:.0f} GiB, but only {free_bytes / 2**30:.0f} GiB are free",
-            hint="trace a smaller configuration, or avoid .item(), .tolist() and branches on values in the step",
+            hint=SMALLER_STEP_HINT,
         ) from error

@@ -28,6 +28,7 @@ from advisor.workload import sources
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.no_network import network_refused
+from advisor.workload.real_step import SMALLER_STEP_HINT, real_step_reason
 from advisor.workload.spawn import ERRORS, LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, is_of_user, raised_by_us, where_now
 
@@ -321,6 +322,9 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
         place = frames[0].strip().partition(": ")[0] if frames else request.source
         if frames and not request.run and " in " not in place:  # at module level, while the file is imported
             hint = f'put it under `if __name__ == "__main__":`, run the file as a script with --run, or {hint}'
+        if reason := real_step_reason():
+            hint = f"{hint}, {SMALLER_STEP_HINT}"
+            frames = [*frames, reason]
         error = LoadError("\n".join([f"{place} {still}", *frames]), hint=hint)
         turn.answer(_payload(_failure(error), is_last=True))
         os._exit(0)

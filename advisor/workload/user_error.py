@@ -127,6 +127,15 @@ def line_of(error: BaseException) -> str:
     return next(reversed(user_frames(_frames(error))), "").strip()
 
 
+def summary_line(error: BaseException) -> str:
+    """Return the error's class and the first line of its message."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - `__str__` is the user's code
+        text = ""
+    return _summary(error, text.strip().partition("\n")[0])
+
+
 def causes_of(error: BaseException) -> Iterator[BaseException]:
     """Yield the error, then those that it was raised from or while handling, each once; causes come before contexts."""
     seen: set[int] = set()
