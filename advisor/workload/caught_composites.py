@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from advisor.ops.registry import IN_FULL, IN_HALF
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
+from advisor.workload.ctc_loss import CTC_LOSSES, with_length_tensors
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import PAUSED, Recorder
 from advisor.workload.user_error import passes_arguments_on
@@ -182,6 +183,9 @@ class Composites(TorchFunctionMode):
             mask = func(*args, **kwargs)
             self._recorder.sizes.learn_mask(mask, true_ratio=_FINITE_TESTS[func])
             return mask
+        if not self._real and callable(func) and func in CTC_LOSSES:
+            with self._recorder.within(PAUSED):
+                args, kwargs = with_length_tensors(args, kwargs)
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)

@@ -21,6 +21,7 @@ from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.cpu_scratch import lstm_scratch
+from advisor.workload.ctc_loss import ctc_loss_on_fakes, is_ctc_loss_on_fakes
 from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.loaded import unwrapped
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
@@ -250,6 +251,8 @@ class Recorder(TorchDispatchMode):
             raise RuntimeError(f"passed-in embed_dim {args[1]} didn't match last dim of query {args[0].size(-1)}")
         if func is torch.ops.aten.unbind.int and isinstance(args[0].shape[(*args, 0)[1]], torch.SymInt):
             result = self.sizes.slices(*args)  # torch's own rule cuts a size that depends on data into two pieces
+        elif is_ctc_loss_on_fakes(func, args):
+            result = ctc_loss_on_fakes(func, args, self.sizes)
         else:
             result = called_as_on_gpu(func, args, kwargs)
         if not operator.is_view and any(map(_is_sparse, (*args, result))):
