@@ -39,9 +39,11 @@ class OptimizerSteps:
     fakes: dict[int, torch.Tensor]
     """Id of a real parameter -> its fake; an optimizer built before tracing may hold the real ones."""
     names: list[str] = field(default_factory=list)
-    """Class names of the optimizers that stepped."""
-    on_step: Callable[[], None] | None = None
-    """Called after each step."""
+    """Class names of the optimizers, one for each step."""
+    held: set[int] = field(default_factory=set)
+    """Ids of the parameters of the optimizers that stepped."""
+    on_step: Callable[[Optimizer], None] | None = None
+    """Called with the optimizer after each step."""
     _running: dict[Optimizer, _Step] = field(default_factory=dict)
 
     @contextmanager
@@ -56,6 +58,11 @@ class OptimizerSteps:
             after.remove()
             for optimizer, step in self._running.items():  # only steps that raised are left
                 self._put_back(optimizer, step)
+
+    def parameters_of(self, optimizer: Optimizer) -> Iterator[torch.Tensor]:
+        """Yield the parameters of an optimizer, as the step updates them."""
+        for group in optimizer.param_groups:
+            yield from (self.fakes.get(id(parameter), parameter) for parameter in group["params"])
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if optimizer in self._running:
@@ -107,8 +114,9 @@ class OptimizerSteps:
 
     def _stepped(self, optimizer: Optimizer) -> None:
         self.names.append(type(optimizer).__name__)
+        self.held.update(map(id, self.parameters_of(optimizer)))
         if self.on_step is not None:
-            self.on_step()
+            self.on_step(optimizer)
 
     def _after_closure(self, optimizer: Optimizer) -> None:
         """Record a step that began before tracing, because its closure made the first call of the model.

@@ -86,6 +86,21 @@ class Recording:
     """Assumptions about data-dependent sizes, in words."""
     has_own_loss: bool = False
     """The model's output contains a loss."""
+    other_parameter_count: int = 0
+    """Parameters of the other networks that the step trains."""
+    other_parameter_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How much of a step was recorded by then; see `Recording`."""
+
+    call_count: int
+    sample_count: int
+    event_count: int
+    recomputed_count: int
+    unknown_ops: dict[str, int]
+    state_bytes: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +131,7 @@ class Recorder(TorchDispatchMode):
         self._unknown: dict[str, int] = {}
         self._operators: dict[Any, _Operator] = {}
         self._marks: Counter[str] = Counter()
+        self._has_run_backward = False
         self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
@@ -196,19 +212,20 @@ class Recorder(TorchDispatchMode):
 
     def _current_phase(self) -> Phase:
         if _in_backward():
-            if not self._backward_ids:
+            if not self._has_run_backward:
                 self._blocks.hold(self._storages.live)
-            self._backward_ids.add(torch._C._current_graph_task_id())
+            self._has_run_backward = True
             self.phase = "optimizer"  # after the gradients come clipping and the optimizer's step
             return "backward"
         return self.phase
 
     @property
     def backward_count(self) -> int:
-        """The number of backward passes."""
+        """The number of backward passes that gave parameters their gradients, unlike those of `autograd.grad`."""
         return len(self._backward_ids)
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
+        self._backward_ids.add(torch._C._current_graph_task_id())
         for part in _tensors(parameter.grad):
             self._storages.move(part, "gradients")
             self._gradients.add(self._storages.of(part, "gradients").serial)
@@ -471,28 +488,43 @@ class Recorder(TorchDispatchMode):
         for tensor in state:
             self._storages.leave_out(tensor)
 
-    def finish(self, *, inputs: Iterable[torch.Tensor] = (), optimizers: Iterable[str] = ()) -> Recording:
-        """Return the recording, once the step is over; it names its inputs and the optimizers that stepped."""
-        fusion = fuse(self._calls)
+    def moment(self) -> Moment:
+        """Return how much is recorded now."""
+        return Moment(
+            call_count=len(self._calls),
+            sample_count=len(self._live),
+            event_count=len(self._storages.events),
+            recomputed_count=len(self._recomputed),
+            unknown_ops=dict(self._unknown),
+            state_bytes=sum(self._state_bytes.values()),
+        )
+
+    def finish(
+        self, *, inputs: Iterable[torch.Tensor] = (), optimizers: Iterable[str] = (), end: Moment | None = None
+    ) -> Recording:
+        """Return the recording of the step, which was over at `end`, or now; name its inputs and its optimizers."""
+        end = end or self.moment()
+        recorded = self._calls[: end.call_count]
+        fusion = fuse(recorded)
         constant = self._own_storages | self._gradients
-        made_before = {value for call in self._calls if call.phase in ("forward", "loss") for value in call.writes}
+        made_before = {value for call in recorded if call.phase in ("forward", "loss") for value in call.writes}
         return Recording(
             rows=tuple(
                 _row(index, call, fusion, made_before=made_before, constant=constant)
-                for index, call in enumerate(self._calls)
+                for index, call in enumerate(recorded)
             ),
-            live_bytes=tuple(self._live),
-            phases=tuple(self._phases),
-            unknown_ops=dict(self._unknown),
+            live_bytes=tuple(self._live[: end.sample_count]),
+            phases=tuple(self._phases[: end.sample_count]),
+            unknown_ops=end.unknown_ops,
             allocations=Allocations(
-                events=tuple(self._storages.events),
+                events=tuple(self._storages.events[: end.event_count]),
                 model_count=self._model_count,
                 gradients=frozenset(self._gradients),
                 scratch=frozenset(self._storages.scratch),
-                state_bytes=sum(self._state_bytes.values()),
+                state_bytes=end.state_bytes,
             ),
             blocks=self._blocks.by_path(),
-            recomputed=tuple(self._recomputed),
+            recomputed=tuple(self._recomputed)[: end.recomputed_count],
             inputs=tuple(_operand(tuple(map(self.sizes, one.shape)), _dtype_name(one)) for one in inputs),
             optimizers=tuple(dict.fromkeys(optimizers)),
             assumed=self.sizes.notes(),

@@ -90,15 +90,18 @@ class ScriptWatch:
             sample_count=self._sample_count,
         )
 
-    def notes(self, script: Script, model: nn.Module, *, may_autocast: bool) -> Iterator[str]:
-        """Yield what was seen, each with its line; `may_autocast` means that the code has autocast somewhere."""
+    def notes(self, script: Script, model: nn.Module, *, accumulated: int, may_autocast: bool) -> Iterator[str]:
+        """Yield what was seen, each with its line.
+
+        `accumulated` is the passes of each optimizer step; `may_autocast` means that the code has autocast somewhere.
+        """
         compiled = self._compile_place(model)
         seen = [self._precision_text(script)]
         seen.append(f"torch.compile ({compiled})" if compiled else "no torch.compile")
         if script.layout == "nhwc":
             seen.append("channels-last images")
-        if script.passes > 1:
-            seen.append(f"gradients of {script.passes} passes for each step of the optimizer")
+        if accumulated > 1:
+            seen.append(f"gradients of {accumulated} passes for each step of the optimizer")
         seen.append("no DataLoader" if self._loader is None else self._loader_text(script, *self._loader))
         yield f"seen in the script: {', '.join(seen)}"
         yield from dict.fromkeys(self._assumed)

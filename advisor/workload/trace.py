@@ -1,7 +1,7 @@
 """Traces one step of a loaded model as a Workload, without running it if possible."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +38,7 @@ from advisor.workload.fakes import (
 from advisor.workload.forked import can_fork, forked
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
-from advisor.workload.recorder import Recorder, Recording
+from advisor.workload.recorder import Moment, Recorder, Recording
 from advisor.workload.user_error import is_of_user, line_of
 
 if TYPE_CHECKING:
@@ -213,10 +213,20 @@ class Follower:
 
     recorder: Recorder
     optimizers: OptimizerSteps
+    own_ids: Set[int]
+    """Ids of the model's parameters."""
+    networks: Mapping[nn.Module, Sequence[torch.Tensor]]
+    """The other networks, with their parameters."""
 
-    def step(self, inputs: Any) -> Recording:
-        """Return the step, once it is over."""
-        return self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names)
+    def step(self, inputs: Any, *, end: Moment | None = None) -> Recording:
+        """Return the step, once it is over; `end` is when it was, if more was recorded since."""
+        trained = [parts for parts in self.networks.values() if not self.optimizers.held.isdisjoint(map(id, parts))]
+        others = {id(part): part for parts in trained for part in parts if id(part) not in self.own_ids}.values()
+        return replace(
+            self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names, end=end),
+            other_parameter_count=sum(parameter.numel() for parameter in others),
+            other_parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in others),
+        )
 
 
 @contextmanager
@@ -251,7 +261,12 @@ def following_step(
         composites = Composites(recorder, real=fake is None, attention=attention, half_attention=half_attention)
         stack.enter_context(composites.catching())
         stack.enter_context(recorder)
-        yield Follower(recorder=recorder, optimizers=optimizers)
+        yield Follower(
+            recorder=recorder,
+            optimizers=optimizers,
+            own_ids=frozenset(map(id, model.parameters())),
+            networks={network: tuple(network.parameters()) for network in networks},
+        )
 
 
 def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> bool:
@@ -297,8 +312,8 @@ def merged_workload(
         traced_batches=tuple(batches),
         method=method,
         torch_version=torch.__version__,
-        parameter_count=sum(parameter.numel() for parameter in parameters),
-        parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+        parameter_count=sum(p.numel() for p in parameters) + steps[0].other_parameter_count,
+        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters) + steps[0].other_parameter_bytes,
         optimizer=", ".join(steps[0].optimizers) or None,
         inputs=inputs,
         rows=rows,
