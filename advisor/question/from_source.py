@@ -24,7 +24,7 @@ from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.machine import LOCAL, Machine
-from advisor.records.options import Options, ScriptOptions
+from advisor.records.options import GivenOptions, Options, ScriptOptions
 from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload
@@ -274,10 +274,11 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
 
 def as_saved(options: Options, workload: Workload, *, where: str) -> Options:
     """Return the options with the mode of the saved workload; raise `UsageError` if they contradict it."""
-    if options.mode == "training" and workload.mode == "inference":
+    is_default = options.mode == "inference" and not (isinstance(options, GivenOptions) and "mode" in options.given)
+    if options.mode != workload.mode and not is_default:
         raise UsageError(
-            f"--mode training: {where} is a saved inference step",
-            hint="save it with `advise profile SOURCE --mode training -o workload.json`",
+            f"--mode {options.mode}: {where} is a saved {workload.mode} step",
+            hint=f"save it with `advise profile SOURCE --mode {options.mode} -o workload.json`",
         )
     return replace(options, mode=workload.mode)
 

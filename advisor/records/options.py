@@ -326,10 +326,15 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptOptions(Options):
-    """The flags for a script's job: what the script sets for itself counts, except for the fields in `given`."""
+class GivenOptions(Options):
+    """The flags, and the names of the fields that the user has set, also to their defaults, in `given`."""
 
     given: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOptions(GivenOptions):
+    """The flags for a script's job: what the script sets for itself counts, except for the fields in `given`."""
 
 
 TAKES_COMMAS = frozenset({"lora_targets", "provider", "region", "tier", "device", "arch", "instance"})
