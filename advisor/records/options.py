@@ -215,7 +215,11 @@ class Options:
     )
     samples: int | None = _flag(None, "job size in samples, as in 50000, 200k, 1.5M or 1e6", metavar="N")
     epochs: int | None = _flag(None, "passes over --samples", metavar="N")
-    steps: int | None = _flag(None, "job size in steps at the job's batch size", metavar="N")
+    steps: int | None = _flag(
+        None,
+        "job size in steps of --batch, or of the source's own batch size if --batch is not one number",
+        metavar="N",
+    )
     tokens: int | None = _flag(None, "job size in tokens; the model's input gives the tokens per sample", metavar="N")
     requests_per_day: int | None = _flag(
         None,

@@ -43,6 +43,7 @@ from advisor.report.quote_notes import (
     price_terms,
     scaling_notes,
     service_settings,
+    steps_note,
     token_notes,
     wheel_notes,
 )
@@ -476,6 +477,8 @@ def further_basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 def _job(job: Job) -> str:
     size = "; no job size given: costs are for compute time on a device that is always busy" if job.assumed else ""
+    if counted := steps_note(job):
+        size = f"; {counted}"
     if service := service_settings(job):
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     precision, compiled = job.precision, "torch.compile" if job.compile == "compile" else "eager"
