@@ -26,6 +26,7 @@ from advisor.cost.token_queue import is_queued, times_at
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.energy import EnergyData
+from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.price import Offer, PricedOffer, Rejected
@@ -89,6 +90,8 @@ def rank(
         elif is_possible[index]:
             machine_count = int(costed.terms.machine_count[index])
             causes = broken_limits(limits, index, machine_count=machine_count)
+            if one.offer.provider == LOCAL:
+                causes = tuple(map(_of_this_machine, causes))
             over_limits.append(Rejected(offer=one.offer, causes=causes))
         else:
             impossible.append(Rejected(offer=one.offer, causes=(why_impossible(index, one.offer),)))
@@ -107,6 +110,11 @@ def rank(
         ),
         notes=_savings(selection, np.where(is_kept, costed.costs.job_usd, np.inf), quotes=quotes),
     )
+
+
+def _of_this_machine(cause: Cause) -> Cause:
+    """Return the cause for leaving out the local machine: there is one, which is no quota of the user's."""
+    return replace(cause, code="only-machine") if cause.code == "over-quota" else cause
 
 
 def cost_offers(

@@ -6,6 +6,7 @@ from typing import get_args
 from advisor import units
 from advisor.records.answer import CostPart, Job, MeasuredStep, Quote, TokenQuote
 from advisor.records.generation import Generation, WeightFormat
+from advisor.records.machine import LOCAL
 from advisor.records.options import Statistic
 from advisor.records.price import ExchangeRate, PriceKind, TorchWheel
 from advisor.records.sample_words import at_batch_text, batch_text, samples_text
@@ -286,7 +287,8 @@ def price_terms(best: Quote, job: Job) -> Iterator[str]:
         wait = units.format_duration(best.wait_s)
         yield f"availability: the time includes {wait} of waiting for the machine, as set in your overlay."
     if job.requests_per_day is not None and best.instance_count == 1:
-        yield "a single instance is down while it restarts; two of them double the cost."
+        double = "" if best.provider == LOCAL else "; two of them double the cost"
+        yield f"a single instance is down while it restarts{double}."
     if best.price_kind == "spot":
         yield _spot(best, job)
     if best.commitment_usd is not None:

@@ -253,11 +253,13 @@ def _enough_at_hand(recommendation: Recommendation) -> Quote | None:
 
 
 def _local_job(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
-    """Return the time and electricity that the local machine needs for the job."""
+    """Return the time and electricity that the local machine needs for the job, or for a month of a service."""
     name = f"{at_hand.instance} ({device_label(at_hand)})"
     if is_rate(job):
         return f"{name} does {_throughput(at_hand, job)}"
     paid = f" for {units.format_money(at_hand.job_usd.mid, rate=rate)} of electricity" if at_hand.usd_per_hour else ""
+    if job.requests_per_day is not None:
+        return f"{name} {_samples_done(job)}{f'{paid} per month' if paid else ''}{_latencies(at_hand)}"
     return f"{name} {_samples_done(job)} in {interval_text(at_hand.job_s)}{paid}"
 
 

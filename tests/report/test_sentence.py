@@ -203,6 +203,16 @@ def test_the_machine_at_hand_asked_for_by_name_is_the_headline_without_a_margin(
     assert "cheaper" not in said
 
 
+def test_a_service_on_the_machine_at_hand_has_percentiles_and_no_end() -> None:
+    here = replace(HERE, p50_s=0.015, p99_s=0.020, usd_per_hour=0.1, job_usd=replace(HERE.job_usd, mid=73.0))
+    found = recommendation(here, at_hand=here)
+    month = replace(found, job=replace(found.job, assumed=False, requests_per_day=86_400))
+
+    said = sentence.headline(month)
+    assert_says(said, "serves 86,400 requests per day", "$73.00", "per month", "p50 15 ms", "p99 20 ms", "utilization")
+    assert " in " not in said
+
+
 def test_a_best_that_costs_nothing_says_why() -> None:
     _, best, *_ = sentence.basis(recommendation(HERE, at_hand=HERE))
 
