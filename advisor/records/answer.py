@@ -161,7 +161,8 @@ class Quote:
       loading takes from computing; None if the loader is not known
     - `is_tight`: the peak memory may or may not fit, within its uncertainty
     - `plan`: how the step is spread over several GPUs or passes; None if it is not
-    - `scaling_efficiency_ratio`: step time with perfect scaling (all work divided, no waiting) over the predicted one
+    - `scaling_efficiency_ratio`: speed-up over one GPU with the same batch, its memory taken to suffice, divided by the
+      number of GPUs; in LLM serving of each copy of the model, with the copy's requests
     - `tokens`: times and costs per token in LLM serving
     - `power`: of one machine while the step runs; None if not known
     - `energy_kwh`: energy of all machines, without cooling and losses of the data centre; None if not known

@@ -14,15 +14,14 @@ from advisor.records.prediction import USES, BoolArray, FloatArray, IndexArray, 
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.best_plans import BestPlans, Lateness, never_late
-from advisor.scale.parallel_step import spread_part
+from advisor.scale.parallel_step import one_gpu_s, spread_part
 from advisor.scale.plans import members_by_plan
 from advisor.scale.sharded_memory import memory_of_one
 
 PredictAt = Callable[[IndexArray], Predictions]
 """Predicts the step at these batch sizes on single devices."""
 _INITIAL = {
-    "at": 0, "step_s": np.inf, "waiting_s": np.inf, "efficiency_ratio": np.inf, "peak_memory_bytes": np.inf,
-    "fits": False, "is_tight": False,
+    "at": 0, "step_s": np.inf, "waiting_s": np.inf, "peak_memory_bytes": np.inf, "fits": False, "is_tight": False,
 }  # fmt: skip
 """The figures of a step before any plan; `at` is the batch of one pass, as an index of the predicted batches."""
 
@@ -66,7 +65,9 @@ def spread_out(
             f"{asked_for}a batch of {batches.max():,} has too few samples for {least:,}, one for each pass of each GPU",
             hint="increase --batch or leave it out",
         )
-    sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
+    on_one = Plan(accumulate=asked.accumulate, checkpoint_activations=asked.checkpoint_activations)
+    of_one = pass_batches(batches, on_one)
+    sizes = np.unique(np.concatenate([batches, of_one, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
     best = BestPlans(plans, device_count=len(devices), batches=batches, key_count=3, initial=_INITIAL)
     for plan in plans:
@@ -93,7 +94,10 @@ def spread_out(
                 ]
             )
             best.take(plan, group, rank=rank, figures=offered)
-    return _predictions(best, alone)
+    able = [row for row, precision in enumerate(alone.precisions[:, 0]) if precision is not None]
+    whole_s = np.full(best.plan.shape, np.inf)
+    whole_s[able] = one_gpu_s(on_one, alone=alone, rows=able, at=np.searchsorted(sizes, of_one))
+    return _predictions(best, alone, whole_s=whole_s)
 
 
 def _needs_code_changes(plan: Plan) -> bool:
@@ -145,15 +149,17 @@ def _offered(
         "at": at,
         "step_s": np.where(is_possible, spread.step_s, np.inf),
         "waiting_s": spread.waiting_s,
-        "efficiency_ratio": spread.efficiency_ratio,
         "peak_memory_bytes": np.where(is_possible, memory.mid, np.inf),
         "fits": is_possible & (memory.mid <= memory_bytes),
         "is_tight": is_possible & (memory.low <= memory_bytes) & (memory.high > memory_bytes),
     }
 
 
-def _predictions(best: BestPlans, alone: Predictions) -> Predictions:
-    """Return the steps under the best plans, with the relative errors of the device: those of links are unknown."""
+def _predictions(best: BestPlans, alone: Predictions, *, whole_s: FloatArray) -> Predictions:
+    """Return the steps under the best plans, with the relative errors of the device: those of links are unknown.
+
+    `whole_s` is the time of the same step on one GPU, (devices, batches).
+    """
     rows, figures = np.arange(len(alone.devices))[:, np.newaxis], best.figures
 
     def at(array: Any) -> Any:
@@ -165,6 +171,7 @@ def _predictions(best: BestPlans, alone: Predictions) -> Predictions:
     is_waiting = figures["waiting_s"] > step_s / 2
     uses = {name: getattr(alone, name) for name in USES}
     is_alone = np.array([plan == Plan() for plan in best.plans])[best.plan]
+    gpus_s = step_s * np.array([plan.gpu_count for plan in best.plans])[best.plan]
     return replace(
         alone,
         precisions=at(alone.precisions),
@@ -180,5 +187,9 @@ def _predictions(best: BestPlans, alone: Predictions) -> Predictions:
         measured=None if alone.measured is None else at(alone.measured) & is_alone,
         part_ratio=None,
         **{name: at(ratio) * (1 - waiting) for name, ratio in uses.items() if ratio is not None},
-        scaling=Scaling(plans=best.plans, plan=best.plan, efficiency_ratio=figures["efficiency_ratio"]),
+        scaling=Scaling(
+            plans=best.plans,
+            plan=best.plan,
+            efficiency_ratio=np.divide(whole_s, gpus_s, out=np.ones_like(step_s), where=is_possible),
+        ),
     )
