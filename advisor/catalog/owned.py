@@ -4,7 +4,7 @@ owned:
   gpu-box:
     machine: {vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}
     electricity_usd_per_kwh: 0.30
-    power_w: 550                     # optional: measured power of the whole machine under load
+    power_w: 550                     # optional: measured power of the whole machine under load; idle, it is predicted
     gco2_per_kwh: 380                # optional: grams of CO2 per kWh of this electricity
     date: 2026-11-01
     region: EU                       # optional
@@ -66,7 +66,7 @@ def _read_owned(node: Node) -> PriceRow:
     power_w = float(read_number(node["power_w"])) if "power_w" in node else None
     running_usd_per_hour = (power_w or 0.0) / _WATTS_PER_KW * electricity_usd
     purchase = _read_purchase(node)
-    watts = _PREDICTED_WATTS if power_w is None else f"{power_w:g} W"
+    watts = _PREDICTED_WATTS if power_w is None else f"{power_w:g} W under load"
     price = Price(
         kind="owned",
         usd_per_hour=running_usd_per_hour + (purchase.usd_per_hour if purchase else 0.0),
@@ -88,7 +88,7 @@ def _read_owned(node: Node) -> PriceRow:
         node=node,
         purchase_usd=purchase.purchase_usd if purchase else None,
         running_usd_per_hour=running_usd_per_hour,
-        electricity_usd_per_kwh=electricity_usd if power_w is None else None,
+        electricity_usd_per_kwh=electricity_usd,
         power_w=power_w,
         gco2_per_kwh=float(read_number(node["gco2_per_kwh"])) if "gco2_per_kwh" in node else None,
     )
@@ -103,7 +103,7 @@ def with_electricity(offers: Iterable[Offer], *, gpus: Mapping[str, Gpu], energy
 
 
 def _with_electricity(offer: Offer, *, gpus: Mapping[str, Gpu], energy: EnergyData) -> Offer:
-    if offer.electricity_usd_per_kwh is None:
+    if offer.electricity_usd_per_kwh is None or offer.power_w is not None:
         return offer
     tdp_w = gpus[offer.gpu].tdp_w if offer.gpu else 0.0
     if tdp_w is None or energy.cpu is None or (offer.gpu and energy.gpu is None) or offer.vcpus is None:

@@ -131,6 +131,7 @@ class Quote:
     - `architecture`: of the CPU; None if not known
     - `wheel`: the wheel of PyTorch that the GPU needs; None if `pip install torch` installs one for it
     - `gpus_used`: GPUs of the plan: on all machines together, or of one replica of a service
+    - `usd_per_hour`: of one machine; for a service on owned hardware the mean over busy and idle hours
     - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
     - `is_candidate`: the price is trusted; a step or an operator was measured on the device's generation, or the upper
       end of the cost, with an hour of rent more than theirs, is below the cost of all such offers; and, for a job

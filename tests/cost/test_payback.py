@@ -14,6 +14,7 @@ def owned(*, job_s: float, **costs: float) -> tuple[Quote, Any]:
     """A machine whose hour costs $0.12, with its share of the purchase."""
     interval = Interval(mid=job_s, low=job_s, high=job_s)
     quote = replace(L4, id="own/own/box", provider="own", instance="box", tier="owned", job_s=interval)
+    quote = replace(quote, usd_per_hour=0.12)
     return quote, offer("box", id="own/own/box", tier="owned", usd_per_hour=0.12, **costs)
 
 
