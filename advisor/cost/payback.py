@@ -7,6 +7,7 @@ from advisor.cost.leading import best_of
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import Quote
 from advisor.records.price import ExchangeRate, Offer
+from advisor.records.price_words import if_price_holds
 
 
 def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_per_hour: float) -> float | None:
@@ -68,7 +69,7 @@ def _at_home(quote: Quote, *, rented: Quote, is_measured: bool, rate: ExchangeRa
         power = f" at {busy} while it computes and {idle} while it waits for requests"
     return (
         f"your own {quote.instance}: {outcome(quote)}, of electricity alone{power}; the best rented offer, "
-        f"{rented.provider} {rented.instance}: {outcome(rented)}"
+        f"{rented.provider} {rented.instance}: {outcome(rented)}{if_price_holds(rented)}"
     )
 
 
@@ -84,7 +85,7 @@ def _payback(
     )
     rent = (
         f"one hour of its work costs {units.format_money(rent_usd_per_hour, rate=rate)} on rented {rented.provider} "
-        f"{rented.instance}, and "
+        f"{rented.instance}{if_price_holds(rented)}, and "
         f"{units.format_money(running_usd_per_hour, rate=rate)} for its own electricity"
     )
     if hours is None:

@@ -55,6 +55,14 @@ def test_a_slow_machine_says_that_it_never_pays_back() -> None:
     assert "hours" not in note
 
 
+def test_renting_at_a_doubtful_price_says_so() -> None:
+    old = replace(L4, price_is_trusted=False, price_date="2025-05-24")
+    quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
+    for machine in (box, replace(box, purchase_usd=None)):
+        assert_says(owned_notes((old, quote), [machine])[0], "price of 2025-05-24")
+        assert "2025-05-24" not in owned_notes((L4, quote), [machine])[0]
+
+
 def test_without_a_rented_or_an_owned_machine_there_is_nothing_to_compare() -> None:
     quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
     assert owned_notes((quote,), [box]) == ()

@@ -226,6 +226,19 @@ def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> 
     assert sentence.better_if_price_holds(recommendation(L4)) is None
 
 
+def test_the_best_rented_offer_beside_ones_own_machine_says_that_its_price_is_doubtful() -> None:
+    own = replace(T4, provider="own", tier="owned", instance="home")
+    doubtful, trusted = (sentence.verdict(replace(recommendation(one, own), best=own)) for one in (OLD, L4))
+    assert_says(doubtful, "own home", "neo RTX 3080", f"price of {OLD.price_date} still holds")
+    assert_says(trusted, "own home", "aws g6.xlarge")
+    assert L4.price_date not in trusted
+
+
+def test_the_best_of_the_other_kind_says_that_its_price_is_doubtful() -> None:
+    said = sentence.verdict(replace(recommendation(GENOA, OLD), best=GENOA))
+    assert_says(said, "neo RTX 3080", f"price of {OLD.price_date} still holds")
+
+
 def test_a_commitment_stands_beside_the_cost_of_the_job() -> None:
     committed = replace(L4, price_kind="commit_3y", commitment_usd=26280.0)
     for said in (sentence.verdict(recommendation(committed)), sentence.short_headline(recommendation(committed))):
