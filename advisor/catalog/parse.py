@@ -99,7 +99,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     offers = apply_terms(terms, [*joined.offers, *joined.unpredicted], rejected=joined.rejected)
     offers = with_wheels(offers, wheels, gpus=gpus, cpus=cpus)
     energy = _by_cpu(energy, cpus)
-    offers = with_electricity(offers, gpus=gpus, energy=energy)
+    offers = with_electricity(offers, rows=terms.owned, gpus=gpus, energy=energy)
     catalog = Catalog(
         gpus=gpus,
         cpus=cpus,
