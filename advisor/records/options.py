@@ -315,7 +315,7 @@ class Options:
     )
     currency: str = _flag(
         "USD",
-        "currency of text output; needs its exchange rate in an overlay. JSON and CSV stay in dollars",
+        "currency of text output; needs its exchange rate in an overlay. Formats for programs stay in dollars",
         metavar="CODE",
     )
     top: int = _flag(10, "rows to show", metavar="N")
