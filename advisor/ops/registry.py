@@ -27,6 +27,8 @@ CHANNELS_LAST = "channels_last"
 """Attribute of calls with channels-last images in a net that otherwise uses NCHW, as after norms on permuted images."""
 MADE_CONTIGUOUS = "made_contiguous"
 """Attribute: the number of operands that the kernel first copies to a contiguous layout."""
+UNFUSED = "unfused"
+"""Attribute of the softmax of attention that torch's math path computes: why no fused kernel does, as `WhyUnfused`."""
 STRIDED = "strided"
 """Attribute of elementwise kernels and copies that compute an offset for each element: "transposed" if elements that
 are adjacent in one operand are not in another, otherwise "rows"."""

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from advisor.ops.registry import IN_FULL, IN_HALF
 from advisor.ops.rnn import GATE_COUNTS
+from advisor.records.explained_step import WhyUnfused
 from advisor.records.workload import Attention, Attribute
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import PAUSED, Recorder
@@ -209,13 +210,10 @@ class Composites(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
-        if (
-            self._decomposes_attention
-            or query.dim() != _FUSED_DIMS
-            or _has_strided_rows(query, (query, key, value, attn_mask))
-            or _is_broadcast(query, key, value, enable_gqa=enable_gqa)
-        ):
-            with torch._C.DisableTorchFunction(), self._recorder.within(self._math_precision):
+        why_unfused = self._why_unfused(query, key, value, attn_mask, enable_gqa=enable_gqa)
+        if why_unfused is not None:
+            in_math = self._recorder.within(self._math_precision)
+            with torch._C.DisableTorchFunction(), in_math, self._recorder.unfused(why_unfused):
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
         @passes_arguments_on
@@ -233,6 +231,24 @@ class Composites(TorchFunctionMode):
         )
         inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
         return _apply(plan, inputs)[0]
+
+    def _why_unfused(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None,
+        *,
+        enable_gqa: bool,
+    ) -> WhyUnfused | None:
+        """Return why no fused kernel computes this attention, or None if one does."""
+        if self._decomposes_attention:
+            return "asked"
+        if query.dim() != _FUSED_DIMS:
+            return "dims"
+        if _has_strided_rows(query, (query, key, value, attn_mask)):
+            return "rows"
+        return "shared" if _is_broadcast(query, key, value, enable_gqa=enable_gqa) else None
 
     def _recurrent(self, func: Any, mode: str, args: Any) -> Tensors:
         """Record a recurrent layer; `args` are (input, states, weights, settings...).

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from advisor.errors import TraceError
 from advisor.ops.evaluate import row_cost
-from advisor.ops.registry import IN_FULL, IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
+from advisor.ops.registry import IN_FULL, IN_HALF, UNFUSED, Autocast, Cost, Formula, autocast_of, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -116,6 +116,7 @@ class Recorder(TorchDispatchMode):
         self._unknown: dict[str, int] = {}
         self._operators: dict[Any, _Operator] = {}
         self._marks: Counter[str] = Counter()
+        self._why_unfused = ""
         self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
@@ -228,6 +229,15 @@ class Recorder(TorchDispatchMode):
         finally:
             self._marks[mark] -= 1
 
+    @contextmanager
+    def unfused(self, why: str) -> Iterator[None]:
+        """Note at the softmax inside why no fused kernel computes this attention, as `WhyUnfused`."""
+        self._why_unfused = why
+        try:
+            yield
+        finally:
+            self._why_unfused = ""
+
     @passes_arguments_on
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # half of all calls; a fake tensor has its own device
@@ -320,6 +330,8 @@ class Recorder(TorchDispatchMode):
             attributes += ((IN_HALF, True),)
         if self._marks[IN_FULL] and operator.formula is not None:
             attributes += ((IN_FULL, True),)
+        if self._why_unfused and operator.family == "softmax":
+            attributes += ((UNFUSED, self._why_unfused),)
         by_name = dict(attributes)
         policy = autocast_of(operator.op, by_name, on_cpu=False)
         policy_on_cpus = autocast_of(operator.op, by_name, on_cpu=True)
