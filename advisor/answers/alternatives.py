@@ -19,6 +19,7 @@ from advisor.question.record import Question
 from advisor.records.answer import Alternative, AlternativeKind, JobLimits, Quote
 from advisor.records.flag_values import flag_name
 from advisor.records.options import PERCENTILES, Objective, Options, Statistic, TimeLimit
+from advisor.scale.kept_steps import KeptSteps
 from advisor.scale.predict_on_all import predict_with_growing_batches
 
 _LIMITS = list(dict.fromkeys(one.metadata["option"] for one in fields(JobLimits)))
@@ -29,8 +30,11 @@ _SIZES = ("epochs", *SIZES)
 """The size that is cut to meet a limit is the first of these that is given: epochs, not the samples of an epoch."""
 _MOST_MACHINES = 32
 _SLACK = 1.1
-"""Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen."""
+"""Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen. Chosen, not
+measured: a larger factor takes fewer tries, but may name a looser value than needed, by up to this factor."""
 _TRIES = 4
+"""Values that are tried, each with a ranking of its own; the last is relaxed by 1.1^3 = 1.33. Chosen, not
+measured; if all are too tight, the flag is not named."""
 
 _Ask: TypeAlias = Callable[[Options], tuple[Quote, ...]]
 _Change: TypeAlias = tuple[str, dict[str, Any]]
@@ -78,7 +82,7 @@ def alternatives(question: Question, *, today: date | None = None) -> tuple[Alte
 
 def _asker(question: Question, *, today: date | None) -> _Ask:
     """Return a function that ranks the offers for the question's model under other options, best first."""
-    workload, catalog = question.workload, question.catalog
+    workload, catalog, kept = question.workload, question.catalog, KeptSteps()
 
     @cache
     def ask(options: Options) -> tuple[Quote, ...]:
@@ -97,6 +101,7 @@ def _asker(question: Question, *, today: date | None) -> _Ask:
             start_up_s=latest_starts_s(
                 offer_terms(selection.priced, billing=catalog.billing, job=job), fleet, device_count=len(fleet.devices)
             ),
+            kept=kept,
         )
         return rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing).quotes
 
@@ -133,8 +138,12 @@ def _bought(
 
 
 def _share(quote: Quote, options: Options) -> float:
-    """Return the share of the job that an offer does within budget and deadline, if its start-up is free."""
-    of_budget = 1.0 if options.max_usd is None else options.max_usd / max(quote.job_usd.mid, 1e-12)
+    """Return the share of the job that an offer does within budget and deadline after its start-up."""
+    of_budget = 1.0
+    if options.max_usd is not None:
+        whole_usd, parts = quote.job_usd.mid, quote.job_parts_usd
+        once_usd = (parts.start_up + parts.egress) * whole_usd / max(whole_usd - parts.tax, 1e-12)
+        of_budget = max(0.0, options.max_usd - once_usd) / max(whole_usd - once_usd, 1e-12)
     if options.deadline is None:
         return of_budget
     start_s = quote.start_up_s + quote.wait_s

@@ -18,6 +18,7 @@ from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.devices.local_device import local_devices
 from advisor.errors import AdvisorError
+from advisor.files.whole_file import why_unwritable
 from advisor.machine.this_machine import ask_torch, this_machine
 from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.device import Cpu, Gpu
@@ -140,14 +141,9 @@ def _checks(options: Options, stages: Stages) -> Iterator[Check]:
 
 def _check_cache(folder: Path) -> Check:
     """Check that a file can be written in the cache folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        found = f"{folder} cannot be written: {error.strerror}"
+    if problem := why_unwritable(folder):
         remedy = "profiles are then read anew each time; XDG_CACHE_HOME names another folder"
-        return Check(name="cache folder", state="missing", found=found, remedy=remedy)
+        return Check(name="cache folder", state="missing", found=problem, remedy=remedy)
     return Check(name="cache folder", state="ok", found=str(folder))
 
 

@@ -33,6 +33,7 @@ _HINT = "compare what `advise SOURCE -o answer.json` writes, or what `advise pro
 _NESTED = (JobLimits, Generation)
 """Parts of a job that are records themselves."""
 _MODEL_FIELDS = (
+    "weight_bytes",
     "head_count",
     "kv_head_count",
     "cached",

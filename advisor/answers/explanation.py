@@ -273,8 +273,8 @@ def _step_at(predictions: Predictions, at: int, *, options: Options) -> Predicte
 
 
 MOST_SHOWN = 3
-_LEAST_SAVED_RATIO = 0.01
-"""Smaller savings are not worth a line."""
+_LEAST_LISTED_SAVING_RATIO = 0.01
+"""Smaller savings are not worth a line. Chosen, not measured."""
 
 
 def saving_changes(quote: Quote, recommendation: Recommendation, question: Question) -> tuple[Change, ...]:
@@ -301,7 +301,7 @@ def saving_changes(quote: Quote, recommendation: Recommendation, question: Quest
         trusted = [one for one in recommendation.quotes if one.may_lead]
         cheapest = min(trusted or recommendation.quotes, key=lambda one: one.job_usd.mid)
         best_of_kind["instance"] = _change("instance", quote, cheapest)
-    saving = [change for change in best_of_kind.values() if change.saved_ratio >= _LEAST_SAVED_RATIO]
+    saving = [change for change in best_of_kind.values() if change.saved_ratio >= _LEAST_LISTED_SAVING_RATIO]
     return tuple(sorted(saving, key=lambda change: -change.saved_usd)[:MOST_SHOWN])
 
 

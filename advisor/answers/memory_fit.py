@@ -1,6 +1,6 @@
 """Says whether a step fits the memory of devices, and what would make it fit."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -13,7 +13,7 @@ from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.job import job_for, price_kind_of
 from advisor.cost.quotes import plan_at
-from advisor.cost.selection import select_offers
+from advisor.cost.selection import Selection, select_offers
 from advisor.devices.local_device import local_devices
 from advisor.devices.named_machine import NamedMachine, named_machine
 from advisor.errors import AdvisorError, NothingFitsError, UsageError
@@ -66,7 +66,8 @@ def reading_here(on: Iterable[str]) -> dict[str, Any]:
 def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
     """Say whether the step fits each of `on`, or every device on offer within the limits, smallest memory first.
 
-    The precision, and the plan over the GPUs of a machine, are those that the ranking chooses at this batch.
+    The precision, and the plan over the GPUs of a machine, are those that the ranking chooses at this batch. Of the
+    instances without a GPU, the cheapest of each memory and precision stands for all, which need the same memory.
     """
     workload, options, catalog = question.workload, question.options, question.catalog
     batch = profiled_batch(workload, single_batch_of(options.batch))
@@ -80,10 +81,14 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         options=options,
         job=job_for(workload, options),
     )
-    found = partial(_on_each, machines, workload, predictions=predictions, batch=batch)
+    places = tuple(range(len(machines)) if on else _distinct(machines, predictions))
+    found = partial(_on_each, machines, workload, places=places, predictions=predictions, batch=batch)
     devices = found()
     if question.trace_chunked is not None and any(device.verdict != "fits" for device in devices):
         devices = found(chunked=question.trace_chunked())
+    notes = (*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today()))
+    if not on and any(device.device.kind == "cpu" for device in devices):
+        notes = ("of the instances without a GPU, the cheapest of each memory and precision stands for all", *notes)
     if not devices:
         generation = workload.generation
         missing = [] if generation is None else [generation.missing_kernels(machine.device) for machine in machines]
@@ -102,7 +107,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         batch=batch,
         optimizer=workload.optimizer,
         devices=tuple(devices if on else sorted(devices, key=lambda each: (each.memory_bytes, each.name))),
-        notes=(*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())),
+        notes=notes,
         generation=workload.generation,
     )
 
@@ -111,23 +116,36 @@ def _on_each(
     machines: Sequence[NamedMachine],
     workload: Workload,
     *,
+    places: Iterable[int],
     predictions: Predictions,
     batch: int,
     chunked: Workload | None = None,
 ) -> list[DeviceMemory]:
-    """Return the memory of the step on each machine that has the precision."""
+    """Return the memory of the step on each machine at `places` that has the precision."""
     return [
         device_memory(
-            machine,
+            machines[place],
             workload,
             precision=precision,
             plan=plan_at(predictions, (place, 0)),
             batch=batch,
             chunked=chunked,
         )
-        for place, (machine, precision) in enumerate(zip(machines, predictions.precisions[:, 0], strict=True))
-        if precision is not None
+        for place in places
+        if (precision := predictions.precisions[place, 0]) is not None
     ]
+
+
+def _distinct(machines: Sequence[NamedMachine], predictions: Predictions) -> Iterable[int]:
+    """Return the places of the machines that differ in what decides what fits: memory, precision, and the GPU if any.
+
+    The first machine stands for those like it.
+    """
+    first: dict[Any, int] = {}
+    for place, (machine, precision) in enumerate(zip(machines, predictions.precisions[:, 0], strict=True)):
+        is_gpu = machine.device.kind == "gpu"
+        first.setdefault(place if is_gpu else (machine.device.memory_bytes, precision), place)
+    return first.values()
 
 
 def _with_enough_gpus(machines: list[NamedMachine], options: Options, *, named: bool) -> list[NamedMachine]:
@@ -189,9 +207,9 @@ def _named(name: str, question: Question) -> NamedMachine:
 
 
 def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
-    """Return one machine for each device and each size of memory that the limits leave."""
-    offers = select_offers(catalog.offers, options=options, price_kind=price_kind_of(options)).offers
-    devices = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
+    """Return one machine for each GPU and its memory, and all CPU instances, the cheapest first, within the limits."""
+    selection = select_offers(catalog.offers, options=options, price_kind=price_kind_of(options))
+    devices = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
     if not devices and LOCAL in options.device:
         raise UsageError("--device local: the memory of offers is asked for", hint="write --on local")
     if not devices:
@@ -199,25 +217,39 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
         hint = f"{unlisted}`advise rank` says why offers are left out"
         raise NothingFitsError("no offer within the limits has a device that is known", hint=hint)
     is_plan_asked = plan_gpus(options) > 1
+    gpus = [device for device in devices if device.kind == "gpu"]
     if not is_plan_asked:
-        devices = tuple(replace(device, gpu_count=1) for device in devices)
-    # For instances without a GPU only the memory and the precision decide what fits.
-    distinct = {
-        (device.kind, device.id if device.kind == "gpu" else "", device.gpu_count, device.memory_bytes): device
-        for device in devices
-    }
+        gpus = [replace(device, gpu_count=1) for device in gpus]
+    distinct = {(device.id, device.gpu_count, device.memory_bytes): device for device in gpus}
     return [
-        NamedMachine(
-            name=f"{device.gpu_count}x {device.name}"
-            if is_plan_asked
-            else device.name
-            if device.kind == "gpu"
-            else "CPU instance",
-            device=device,
-            device_count=device.gpu_count if device.kind == "gpu" else 1,
-        )
-        for device in distinct.values()
+        *(
+            NamedMachine(
+                name=f"{device.gpu_count}x {device.name}" if is_plan_asked else device.name,
+                device=device,
+                device_count=device.gpu_count,
+            )
+            for device in distinct.values()
+        ),
+        *_cpu_instances(selection, catalog),
     ]
+
+
+def _cpu_instances(selection: Selection, catalog: Catalog) -> Iterator[NamedMachine]:
+    """Yield the distinct machines without a GPU, each named by its cheapest offer, and the cheapest first.
+
+    Offers that may not be ranked, and those with doubtful prices, come last.
+    """
+    numbered = [(number, priced) for number, priced in enumerate(selection.priced) if priced.offer.gpu is None]
+    by_price = sorted(
+        numbered,
+        key=lambda one: (one[0] >= selection.may_win_count, not one[1].is_trusted, one[1].price.usd_per_hour),
+    )
+    offers = [priced.offer for _, priced in by_price]
+    fleet = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus)
+    cheapest = {index: offer for offer, index in reversed(list(zip(offers, fleet.device_index.tolist(), strict=True)))}
+    for index, device in enumerate(fleet.devices):
+        offer = cheapest[index]
+        yield NamedMachine(name=f"{offer.provider} {offer.instance}", device=device, device_count=1)
 
 
 def device_memory(

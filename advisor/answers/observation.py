@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from advisor.workload.loaded import Inputs
 
 _NO_WAIT_RATIO = 0.05
-"""A shorter wait, relative to the step, may be the code between two steps; it says nothing about the workers."""
+"""A shorter wait, relative to the step, may be the code between two steps; it says nothing about the workers. Chosen,
+not measured."""
 
 
 class Observed(Displayed):

@@ -50,8 +50,8 @@ from advisor.scale.memory_notes import memory_notes
 from advisor.scale.predict_on_all import predict_with_growing_batches
 from advisor.workload.summary import summarize
 
-_LEAST_SAVED_RATIO = 0.05
-"""Least saving by another precision that is worth a line in the answer on a script."""
+_LEAST_PRECISION_SAVING_RATIO = 0.05
+"""Least saving by another precision that is worth a line in the answer on a script. Chosen, not measured."""
 
 
 def rank(question: Question, *, today: date | None = None) -> Recommendation:
@@ -68,7 +68,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     free = replace(script, gpu_precision=None, cpu_precision=None)
     alone = replace(question, workload=replace(question.workload, script=free)).without_machine()
     best = _ranked(alone, today=today).best
-    is_cheaper = best is not None and best.job_usd.mid < (1 - _LEAST_SAVED_RATIO) * answer.best.job_usd.mid
+    is_cheaper = best is not None and best.job_usd.mid < (1 - _LEAST_PRECISION_SAVING_RATIO) * answer.best.job_usd.mid
     return replace(answer, best_in_auto=best) if is_cheaper else answer
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from advisor.calibrate import store
 from advisor.calibrate.in_force import calibrations_in_force, is_of, targets
 from advisor.calibrate.noise import TAKEN_CPU_COUNT, others_cpu_count, spare_cpu_count
-from advisor.calibrate.store import Stored, unwritable
+from advisor.calibrate.store import Stored
 from advisor.errors import UsageError
+from advisor.files.whole_file import why_unwritable
 from advisor.records.calibration import Calibrated, NotCalibrated
 from advisor.records.machine import Machine
 from advisor.records.price import Catalog
@@ -33,7 +35,7 @@ def calibrations_on_first_use(
     def uncalibrated(problem: str) -> Stored:
         return replace(stored, problems=(*stored.problems, f"this CPU is not calibrated: {problem}"))
 
-    if problem := unwritable():
+    if problem := why_unwritable(store.folder()):
         return uncalibrated(f"{problem}; set XDG_CACHE_HOME to another folder")
     others = busy_cpu_count()
     if others > TAKEN_CPU_COUNT + spare_cpu_count(machine, used_cpu_count=max(1, int(machine.core_count))):

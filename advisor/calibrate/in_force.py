@@ -4,21 +4,18 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from functools import cache
 from importlib import metadata
-from pathlib import Path
 
-import advisor.records.device as records
-from advisor.calibrate.store import Stored, read_stored
+from advisor.calibrate.store import Stored, code_of, read_stored
 from advisor.devices.local_device import local_devices
 from advisor.errors import UsageError
+from advisor.files.own_code import code_digest
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice, LocalGpu, Machine
 from advisor.records.price import Catalog
 from advisor.report.devices import age_text, target_text
 
-_ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "predict"))
 _UNRELATED = frozenset({"memory_bytes", "log_spread"})
 """Fields of a device that no predicted time depends on."""
 _DIGITS = 12
@@ -52,7 +49,7 @@ def key_of(local: LocalDevice, device: Device, machine: Machine, *, thread_count
         driver=gpu.driver,
         power_limit_w=gpu.power_limit_w,
         torch=torch_version(),
-        program=f"{_code()}-{_digest(repr(figures).encode())}",
+        program=f"{_code()}-{hashlib.sha256(repr(figures).encode()).hexdigest()[:_DIGITS]}",
     )
 
 
@@ -66,18 +63,12 @@ def torch_version() -> str:
 
 def is_of_this_program(key: CalibrationKey) -> bool:
     """Return whether the calibration was fitted with this version of the code, regardless of its datasheet."""
-    return key.program.partition("-")[0] == _code()
+    return code_of(key) == _code()
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
-
-
-@cache
 def _code() -> str:
     """Return a digest of the code that turns coefficients into times."""
-    files = (Path(records.__file__), *(file for room in _ROOMS for file in sorted(room.glob("*.py"))))
-    return _digest(b"".join(file.read_bytes() for file in files))
+    return code_digest("ops", "predict", "records/device.py")[:_DIGITS]
 
 
 def calibrations_in_force(machine: Machine, catalog: Catalog) -> Stored:

@@ -2,11 +2,14 @@
 
 A file is YAML: a header that says what was timed where and when, then an efficiency per precision class, in the format
 of `profiles/efficiency`. The key's numbers are written with all digits, since they must match exactly. A file that
-cannot be read is ignored and reported; the next calibration of the device overwrites it.
+cannot be read is ignored and reported; the next calibration of the device removes it.
 """
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -15,10 +18,12 @@ import platformdirs
 from advisor.errors import ProfileError
 from advisor.files.whole_file import write_whole
 from advisor.fit.files import number, yaml_text
-from advisor.records.calibration import Calibration
+from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import Efficiency
 
 _HEADING = "# What this machine sustains, timed by `advise calibrate`; spreads are of log(measured / predicted)."
+_DIGITS = 12
+"""Length of the digest in a file's name, enough to make a collision among a few thousand unlikely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +41,12 @@ def folder() -> Path:
 
 def read_stored() -> Stored:
     """Read every stored calibration."""
-    files = sorted(folder().glob("*.yaml"))
-    if not files:
-        return Stored()
-    from advisor.catalog.device_files import read_calibration  # imports the YAML parser, which most runs do not need
-
     found, reasons = [], []
-    for file in files:
-        try:
-            found.append(read_calibration(file))
-        except ProfileError as error:
-            reasons.append(error.message)
+    for _, calibration in _files():
+        if isinstance(calibration, Calibration):
+            found.append(calibration)
+        else:
+            reasons.append(calibration.message)
     if not reasons:
         return Stored(calibrations=tuple(found))
     more = f" (the first of {len(reasons)} files)" if reasons[1:] else ""
@@ -55,24 +55,52 @@ def read_stored() -> Stored:
 
 
 def keep(calibration: Calibration) -> Path:
-    """Write the calibration to the file of its key, atomically, and return the path. Raises OSError."""
+    """Write the calibration to the file of its key, atomically, and return the path; then remove outdated files.
+
+    Raises OSError if it cannot be written; all other files then stay.
+    """
     digest = hashlib.sha256(json.dumps(asdict(calibration.key), sort_keys=True).encode()).hexdigest()
-    file = folder() / f"{calibration.key.device}-{digest[:12]}.yaml"
+    file = folder() / f"{calibration.key.device}-{digest[:_DIGITS]}.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(calibration_text(calibration), file)
+    for outdated in _outdated_by(calibration.key):
+        with suppress(OSError):  # it then stays, ignored as before
+            outdated.unlink()
     return file
 
 
-def unwritable() -> str:
-    """Return why the folder cannot be written, or "" if it can. Creates the folder if needed."""
-    import tempfile  # not needed to read
+def code_of(key: CalibrationKey) -> str:
+    """Return the digest of the code in the key's `program`, without that of the datasheet."""
+    return key.program.partition("-")[0]
 
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder()):
-            return ""
-    except OSError as error:
-        return f"{folder()} cannot be written: {error.strerror}"
+
+def _files() -> Iterator[tuple[Path, Calibration | ProfileError]]:
+    """Yield every file in order of names, with its calibration, or the error if it cannot be read."""
+    for file in sorted(folder().glob("*.yaml")):
+        from advisor.catalog.device_files import (
+            read_calibration,
+        )  # imports the YAML parser, which most runs do not need
+
+        try:
+            yield file, read_calibration(file)
+        except ProfileError as error:
+            yield file, error
+
+
+def _outdated_by(key: CalibrationKey) -> list[Path]:
+    """Return the files of the key's device that cannot be read, or that other code made: no answer can use them.
+
+    A file that cannot be read is of the device in its name. Calibrations under other conditions, or with another
+    datasheet, stay, because these may come back.
+    """
+    name = re.compile(rf"{re.escape(key.device)}-[0-9a-f]{{{_DIGITS}}}\.yaml")
+
+    def is_outdated(file: Path, found: Calibration | ProfileError) -> bool:
+        if isinstance(found, ProfileError):
+            return name.fullmatch(file.name) is not None
+        return found.key.device == key.device and code_of(found.key) != code_of(key)
+
+    return [file for file, found in _files() if is_outdated(file, found)]
 
 
 def calibration_text(calibration: Calibration) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
+from advisor.files.own_code import code_digest
 from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
 from advisor.records.price import Catalog
@@ -33,8 +34,8 @@ def content_key(files: Iterable[Path]) -> str:
 
     Raise `ProfileError` for a file that cannot be read.
     """
-    digest = hashlib.sha256()
-    for file in (*_code(), *files):
+    digest = hashlib.sha256(code_digest("catalog", "records").encode())
+    for file in files:
         try:
             content = read_regular_file(file)
         except OSError as error:
@@ -43,11 +44,6 @@ def content_key(files: Iterable[Path]) -> str:
         digest.update(f"{file} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
-
-
-def _code() -> Iterable[Path]:
-    advisor = Path(__file__).parents[1]
-    return sorted(file for room in ("catalog", "records") for file in (advisor / room).glob("*.py"))
 
 
 def read_cached(folder: Path, *, key: str) -> Catalog | None:

@@ -168,7 +168,8 @@ def device_ids(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
         try:
             found += [name] if name in _OTHER_DEVICES else [device.id for device in find_devices(catalog, name)]
         except UsageError as error:
-            raise _instance_error(catalog, name) or error from None
+            unknown = UsageError(f"--device {name}: {error.message}", hint=error.hint)
+            raise _instance_error(catalog, name) or unknown from None
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ owned:
   gpu-box:
     machine: {vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}
     electricity_usd_per_kwh: 0.30
-    power_w: 550                     # optional: measured power of the whole machine under load
+    power_w: 550                     # optional: measured power of the whole machine under load; idle, it is predicted
     gco2_per_kwh: 380                # optional: grams of CO2 per kWh of this electricity
     date: 2026-11-01
     region: EU                       # optional
@@ -13,13 +13,12 @@ owned:
     used_percent: 40                 # share of all hours in use
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.catalog.fields import read_number, read_record
 from advisor.catalog.price_files import Machine, PriceRow, read_date
 from advisor.catalog.strict_yaml import Node
-from advisor.errors import ProfileError
 from advisor.records.device import Gpu
 from advisor.records.energy import EnergyData
 from advisor.records.price import Offer, Price
@@ -66,7 +65,7 @@ def _read_owned(node: Node) -> PriceRow:
     power_w = float(read_number(node["power_w"])) if "power_w" in node else None
     running_usd_per_hour = (power_w or 0.0) / _WATTS_PER_KW * electricity_usd
     purchase = _read_purchase(node)
-    watts = _PREDICTED_WATTS if power_w is None else f"{power_w:g} W"
+    watts = _PREDICTED_WATTS if power_w is None else f"{power_w:g} W under load"
     price = Price(
         kind="owned",
         usd_per_hour=running_usd_per_hour + (purchase.usd_per_hour if purchase else 0.0),
@@ -88,27 +87,36 @@ def _read_owned(node: Node) -> PriceRow:
         node=node,
         purchase_usd=purchase.purchase_usd if purchase else None,
         running_usd_per_hour=running_usd_per_hour,
-        electricity_usd_per_kwh=electricity_usd if power_w is None else None,
+        electricity_usd_per_kwh=electricity_usd,
         power_w=power_w,
         gco2_per_kwh=float(read_number(node["gco2_per_kwh"])) if "gco2_per_kwh" in node else None,
     )
 
 
-def with_electricity(offers: Iterable[Offer], *, gpus: Mapping[str, Gpu], energy: EnergyData) -> list[Offer]:
+def with_electricity(
+    offers: Iterable[Offer], *, rows: Sequence[PriceRow], gpus: Mapping[str, Gpu], energy: EnergyData
+) -> list[Offer]:
     """Return the offers, with the electricity at full load in the price of owned machines without a measured power.
 
-    A ranking replaces it with that at the power of the step. Raises `ProfileError` if the power is not known.
+    A ranking replaces it with that at the power of the step. `rows` are those of the owned machines. Raises
+    `ProfileError` if the power of one is not known.
     """
-    return [_with_electricity(offer, gpus=gpus, energy=energy) for offer in offers]
+    nodes = {row.instance: row.node for row in reversed(rows)}  # the first row of a machine wins
+    return [_with_electricity(offer, nodes, gpus=gpus, energy=energy) for offer in offers]
 
 
-def _with_electricity(offer: Offer, *, gpus: Mapping[str, Gpu], energy: EnergyData) -> Offer:
-    if offer.electricity_usd_per_kwh is None:
+def _with_electricity(offer: Offer, nodes: Mapping[str, Node], *, gpus: Mapping[str, Gpu], energy: EnergyData) -> Offer:
+    if offer.electricity_usd_per_kwh is None or offer.power_w is not None:
         return offer
+    machine = nodes[offer.instance]["machine"]
+    measured = "`power_w: 550`, the watts of the whole machine under load, if you measured them"
+    if offer.vcpus is None:
+        message = "vcpus is missing: the power of the machine is predicted from its GPUs and vCPUs"
+        raise machine.error(message, hint=f"add `vcpus: 16` to the machine, or {measured}")
     tdp_w = gpus[offer.gpu].tdp_w if offer.gpu else 0.0
-    if tdp_w is None or energy.cpu is None or (offer.gpu and energy.gpu is None) or offer.vcpus is None:
-        message = f"the power of {offer.gpu or offer.cpu} is not known, or the machine has no vcpus"
-        raise ProfileError(message, where=offer.id, hint="add `power_w: 550`, the watts of the machine under load")
+    if tdp_w is None or energy.cpu is None or (offer.gpu and energy.gpu is None):
+        device = machine["gpu" if offer.gpu else "cpu"]
+        raise device.error(f"the power of {offer.gpu or offer.cpu} is not known", hint=f"add {measured}")
     gpu_w = offer.gpu_count * tdp_w * energy.gpu.most_ratio if energy.gpu else 0.0
     watts = gpu_w + offer.vcpus / offer.usual_threads_per_core * energy.cpu.of(offer.cpu).busy_w_per_core
     running = watts / _WATTS_PER_KW * offer.electricity_usd_per_kwh

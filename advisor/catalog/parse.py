@@ -33,7 +33,7 @@ from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, St
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 from advisor.records.energy import CpuPowers, EnergyData, GpuPower, Grids
 from advisor.records.engine import Engine
-from advisor.records.price import ApiPrice, Catalog, PriceErrors, PriceSource
+from advisor.records.price import ApiPrice, Catalog, PriceBasis, PriceErrors, PriceSource
 
 _FREE = ("usd_per_month", "usd_per_tb", "free_bytes")
 """Extra costs that may be 0."""
@@ -99,7 +99,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     offers = apply_terms(terms, [*joined.offers, *joined.unpredicted], rejected=joined.rejected)
     offers = with_wheels(offers, wheels, gpus=gpus, cpus=cpus)
     energy = _by_cpu(energy, cpus)
-    offers = with_electricity(offers, gpus=gpus, energy=energy)
+    offers = with_electricity(offers, rows=terms.owned, gpus=gpus, energy=energy)
     catalog = Catalog(
         gpus=gpus,
         cpus=cpus,
@@ -174,7 +174,8 @@ def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceR
                 if is_terms(document):
                     terms.append(read_terms(document))
                 else:
-                    found = list(read_price_rows(document, basis="own_rate" if layer.own_rates else "list"))
+                    basis: PriceBasis = "own_rate" if layer.own_rates else "list"
+                    found = list(read_price_rows(document, basis=basis, other_keys=TERM_KEYS))
                     rows += found
                     our_rows += [] if layer.name else found
     joined = joined_terms(terms)

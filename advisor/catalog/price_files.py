@@ -110,20 +110,26 @@ class _Head:
     default_source: _Source | None
 
 
-def read_price_rows(document: Document, *, basis: PriceBasis = "list") -> Iterator[PriceRow]:
+def read_price_rows(
+    document: Document, *, basis: PriceBasis = "list", other_keys: Collection[str] = ()
+) -> Iterator[PriceRow]:
     """Yield every row of one price file; raise `ProfileError` at the first mistake.
 
-    `basis` is the default of a file without `price_basis`.
+    `basis` is the default of a file without `price_basis`. `other_keys` are those of documents of other kinds, which an
+    unknown key may resemble.
     """
     root = document.root
-    head = _read_head(root, basis=basis)
+    head = _read_head(root, basis=basis, other_keys=other_keys)
     for entry in root.get("instances", None).entries():
         yield from _read_instance(entry, head)
 
 
-def _read_head(root: Node, *, basis: PriceBasis) -> _Head:
+def _read_head(root: Node, *, basis: PriceBasis, other_keys: Collection[str]) -> _Head:
     root.check_keys(
-        _FILE_KEYS, required=("provider",), hint="add the provider of these prices, such as `provider: aws`"
+        _FILE_KEYS,
+        required=("provider",),
+        hint="add the provider of these prices, such as `provider: aws`",
+        elsewhere=other_keys,
     )
     basis = root.get("price_basis", basis).choice(get_args(PriceBasis))
     default_source = None

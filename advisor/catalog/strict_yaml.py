@@ -117,11 +117,16 @@ class Node:
             raise self.error(f"expected a list, found {self.value!r}", hint=hint)
         return (self[index] for index in range(len(self.value)))
 
-    def check_keys(self, known: Collection[str], *, required: Sequence[str] = (), hint: str = "") -> None:
-        """Raise an error unless this is a mapping with known keys only, and with all required ones."""
+    def check_keys(
+        self, known: Collection[str], *, required: Sequence[str] = (), hint: str = "", elsewhere: Collection[str] = ()
+    ) -> None:
+        """Raise an error unless this is a mapping with known keys only, and with all required ones.
+
+        The keys of other mappings, `elsewhere`, may be what was meant, too.
+        """
         for entry in self.entries():
             if entry.key not in known:
-                raise entry.error("unknown key", hint=did_you_mean(entry.key, known))
+                raise entry.error("unknown key", hint=did_you_mean(entry.key, (*known, *elsewhere)))
         for key in required:
             if key not in self:
                 raise self.error(f"{key} is missing", hint=hint)

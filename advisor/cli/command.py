@@ -62,14 +62,13 @@ class Command(click.Command):
     def gather_options(self, ctx: click.Context) -> None:
         """Replace the values of the flags from `option_flags` by one record, `options`."""
         from advisor.cli.flags import OptionFlag
-        from advisor.records.options import Options, ScriptOptions
+        from advisor.records.options import GivenOptions, ScriptOptions
 
         gathered = {flag.name: ctx.params.pop(flag.name) for flag in self.params if isinstance(flag, OptionFlag)}
-        if gathered and ctx.params.get("run"):
+        if gathered:
             given = {name for name in gathered if ctx.get_parameter_source(str(name)) is ParameterSource.COMMANDLINE}
-            ctx.params["options"] = ScriptOptions(**gathered, given=frozenset(map(str, given)))
-        elif gathered:
-            ctx.params["options"] = Options(**gathered)
+            kind = ScriptOptions if ctx.params.get("run") else GivenOptions
+            ctx.params["options"] = kind(**gathered, given=frozenset(map(str, given)))
 
 
 class Asked(NamedTuple):

@@ -82,6 +82,7 @@ def _priced(local: LocalDevice, device: Device, *, owned: Sequence[Offer]) -> Pr
         gpu_count=1 if is_gpu else 0,
         prices=(price,),
         running_usd_per_hour=own.running_usd_per_hour if own else None,
+        quota_instances=1,
         electricity_usd_per_kwh=own.electricity_usd_per_kwh if own else None,
         power_w=own.power_w if own else None,
         gco2_per_kwh=own.gco2_per_kwh if own else None,

@@ -92,7 +92,7 @@ def _weight_bytes(workload: Workload) -> float:
     if workload.generation is None or not workload.memory:
         return float(workload.parameter_bytes)
     stored = workload.memory[0].parameters
-    return (stored.low[0] + stored.full[0]) / 2 + stored.other[0]
+    return (stored.low[0] + stored.full[0]) / 2 + stored.double[0] + stored.other[0]
 
 
 def _own_precision(script: Script) -> str:

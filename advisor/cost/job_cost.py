@@ -83,7 +83,10 @@ def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, j
     rent_usd = _usd(machine_s, terms)
     return _with_extras(
         terms,
-        {"compute": rent_usd * (1 - idle), "idle_time": np.where(is_possible, rent_usd, 0.0) * idle},
+        {
+            "compute": rent_usd * (1 - idle),
+            "idle_time": np.where(is_possible, rent_usd, 0.0) * idle * terms.idle_price_ratio,
+        },
         machine_s=machine_s,
         job_s=np.where(is_possible, float(SECONDS_PER_MONTH), np.inf),
         instance_count=counts,

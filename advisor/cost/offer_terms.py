@@ -25,8 +25,9 @@ class OfferTerms:
     number of machines that run the job together, or that serve a model together; the load of a service decides how many
     such groups there are, `server_count` is the number of batches that one works on at a time, and `least_count` the
     fewest that keep limits on percentiles of tokens. `electricity_usd_per_kwh` is what the owner pays for a machine
-    whose price follows its power; 0 for others. A service pays for no start-up; its `start_up_s` is that of one more
-    instance.
+    whose price follows its power; 0 for others. `usd_per_hour` is the price of an hour of work, and `idle_price_ratio`
+    that of an idle hour over it, which is 1 unless the price follows the power. A service pays for no start-up; its
+    `start_up_s` is that of one more instance.
     """
 
     usd_per_hour: FloatArray
@@ -48,6 +49,7 @@ class OfferTerms:
     server_count: FloatArray
     least_count: FloatArray
     electricity_usd_per_kwh: FloatArray
+    idle_price_ratio: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
         """Return the terms of the offers at these indices."""
@@ -101,6 +103,7 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         server_count=np.ones(len(priced)),
         least_count=np.ones(len(priced)),
         electricity_usd_per_kwh=column(lambda one: one.offer.electricity_usd_per_kwh),
+        idle_price_ratio=np.ones(len(priced)),
     )
 
 

@@ -7,6 +7,7 @@ from advisor.cost.leading import best_of
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import Quote
 from advisor.records.price import ExchangeRate, Offer
+from advisor.records.price_words import if_price_holds
 
 
 def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_per_hour: float) -> float | None:
@@ -46,7 +47,7 @@ def owned_notes(
             if offer.electricity_usd_per_kwh is not None:  # the offer's price is that at full load
                 running_usd += quote.usd_per_hour - offer.prices[0].usd_per_hour
             if offer.purchase_usd is None:
-                notes.append(_at_home(quote, rented=rented, rate=rate))
+                notes.append(_at_home(quote, rented=rented, is_measured=offer.power_w is not None, rate=rate))
             else:
                 notes.append(
                     _payback(quote, offer, rented, purchase_usd=offer.purchase_usd, running_usd=running_usd, rate=rate)
@@ -54,14 +55,21 @@ def owned_notes(
     return tuple(notes)
 
 
-def _at_home(quote: Quote, *, rented: Quote, rate: ExchangeRate | None) -> str:
+def _at_home(quote: Quote, *, rented: Quote, is_measured: bool, rate: ExchangeRate | None) -> str:
     def outcome(one: Quote) -> str:
         money, time = units.format_money(one.job_usd.mid, rate=rate), units.format_duration(one.time_s)
         return f"{money} in {time}" if one.p99_s is None else f"{money} per month with a p99 of {time}"
 
+    power = ""
+    if quote.power is not None and quote.idle_ratio:
+        busy_w, idle_w = (f"{watts:,.0f} W" for watts in (quote.power.total_w, quote.power.idle_w))
+        busy, idle = (
+            (f"the measured {busy_w}", f"a predicted {idle_w}") if is_measured else (f"a predicted {busy_w}", idle_w)
+        )
+        power = f" at {busy} while it computes and {idle} while it waits for requests"
     return (
-        f"your own {quote.instance}: {outcome(quote)}, of electricity alone; the best rented offer, {rented.provider} "
-        f"{rented.instance}: {outcome(rented)}"
+        f"your own {quote.instance}: {outcome(quote)}, of electricity alone{power}; the best rented offer, "
+        f"{rented.provider} {rented.instance}: {outcome(rented)}{if_price_holds(rented)}"
     )
 
 
@@ -77,7 +85,7 @@ def _payback(
     )
     rent = (
         f"one hour of its work costs {units.format_money(rent_usd_per_hour, rate=rate)} on rented {rented.provider} "
-        f"{rented.instance}, and "
+        f"{rented.instance}{if_price_holds(rented)}, and "
         f"{units.format_money(running_usd_per_hour, rate=rate)} for its own electricity"
     )
     if hours is None:
@@ -85,7 +93,7 @@ def _payback(
     life = life_hours(
         purchase_usd=purchase_usd,
         running_usd_per_hour=running_usd,
-        usd_per_hour=offer.prices[0].usd_per_hour,
+        usd_per_hour=quote.usd_per_hour,
     )
     if hours > life:
         return f"your own {quote.instance} never pays back within its life of {life:,.0f} hours of use: {rent}"

@@ -82,7 +82,8 @@ def machine_power(
 
     GPUs that the plan does not use idle. The process of each GPU keeps one vCPU of the host busy, besides those that
     load data; a CPU that computes is busy as a whole. The host has the server's power at the wall, in proportion to its
-    cores. While the step runs, a machine draws the power that its owner has measured, if there is one.
+    cores. While the step runs, a machine draws the power that its owner has measured under load, if there is one; while
+    it is idle, the predicted power, at most the measured one.
     """
     count = len(priced)
     if not predictions.devices:
@@ -119,11 +120,17 @@ def machine_power(
     log_spread = np.hypot(gpu_w * gpu_spread, host_w * host_spread) / total_w
     idle_gpu_spread = 0.0 if gpu is None else gpu.idle_log_spread
     idle_log_spread = np.hypot(idle_gpu_w * idle_gpu_spread, idle_host_w * host_spread) / idle_w
-    parts_w = np.stack([idle_gpu_w, *loads_w, idle_host_w, busy_host_w])
     own_w = np.array([np.nan if one.offer.power_w is None else one.offer.power_w for one in priced])
     is_own = ~np.isnan(own_w)
-    parts_w[:, is_own] *= own_w[is_own] / total_w[is_own]
-    log_spread[is_own] = idle_log_spread[is_own] = 0.0
+    idle_ratio = np.where(is_own, np.minimum(1.0, own_w / idle_w), 1.0)
+    load_ratio = np.where(is_own, (own_w - idle_ratio * idle_w) / (total_w - idle_w), 1.0)
+    log_spread[is_own] = 0.0
+    parts_w = [
+        idle_ratio * idle_gpu_w,
+        *(load_ratio * load_w for load_w in loads_w),
+        idle_ratio * idle_host_w,
+        load_ratio * busy_host_w,
+    ]
     names = (one.name for one in fields(Watts))
     parts = dict(zip(names, parts_w, strict=True))
     return MachinePower(**parts, log_spread=log_spread, idle_log_spread=idle_log_spread)

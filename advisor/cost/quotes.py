@@ -53,6 +53,7 @@ def _quote(
     plan = plan_at(predictions, at)
     is_measured = predictions.measured is not None and predictions.measured[at]
     instance_count, usd_per_hour = int(costs.instance_count[place]), float(terms.usd_per_hour[place])
+    idle_ratio, idle_price_ratio = float(costs.idle_ratio[place]), float(terms.idle_price_ratio[place])
     samples_per_s = float(offers.batch[place] / offers.step_s[0, place])
     covers, not_covered = coverage(job, priced, billing=billing)
     return Quote(
@@ -66,7 +67,7 @@ def _quote(
         gpus_used=(plan or Plan()).gpu_count if device.kind == "gpu" else 0,
         price_kind=price.kind,
         price_basis=price.basis,
-        usd_per_hour=usd_per_hour,
+        usd_per_hour=usd_per_hour * (1 - idle_ratio * (1 - idle_price_ratio)),
         price_date=price.date,
         price_marks=priced.marks,
         precision=precision,
@@ -94,7 +95,7 @@ def _quote(
         architecture=offer.architecture,
         wheel=offer.wheel,
         instance_count=instance_count,
-        idle_ratio=float(costs.idle_ratio[place]),
+        idle_ratio=idle_ratio,
         p50_s=None if offers.p50_s is None else float(offers.p50_s[place]),
         p99_s=None if offers.p99_s is None else float(offers.p99_s[place]),
         server_count=int(terms.server_count[place]),

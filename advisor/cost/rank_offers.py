@@ -26,6 +26,7 @@ from advisor.cost.token_queue import is_queued, times_at
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.energy import EnergyData
+from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.price import Offer, PricedOffer, Rejected
@@ -89,6 +90,8 @@ def rank(
         elif is_possible[index]:
             machine_count = int(costed.terms.machine_count[index])
             causes = broken_limits(limits, index, machine_count=machine_count)
+            if one.offer.provider == LOCAL:
+                causes = tuple(map(_of_this_machine, causes))
             over_limits.append(Rejected(offer=one.offer, causes=causes))
         else:
             impossible.append(Rejected(offer=one.offer, causes=(why_impossible(index, one.offer),)))
@@ -109,6 +112,11 @@ def rank(
     )
 
 
+def _of_this_machine(cause: Cause) -> Cause:
+    """Return the cause for leaving out the local machine: there is one, which is no quota of the user's."""
+    return replace(cause, code="only-machine") if cause.code == "over-quota" else cause
+
+
 def cost_offers(
     priced: Sequence[PricedOffer],
     *,
@@ -122,7 +130,7 @@ def cost_offers(
     """Price the job on every offer at the batch chosen for its device; the cost is infinite if it cannot run.
 
     `terms` are those of one machine; the plans of `predictions` say how many each offer needs. The price of an owned
-    machine without a measured power follows the power that `energy` gives for its step.
+    machine follows the power that `energy` gives for its step, and in a service for the time between requests.
     """
     devices = np.arange(len(choice.index))
     step_s = np.where(choice.is_possible, predictions.step_s[devices, choice.index], np.inf)
@@ -180,12 +188,18 @@ def cost_offers(
 def _with_electricity(
     terms: OfferTerms, own: IndexArray, *, priced: Sequence[PricedOffer], power: MachinePower
 ) -> OfferTerms:
-    """Return the terms with the price of the electricity that the machines at the indices `own` use at this power."""
+    """Return the terms with the price of the electricity that the machines at the indices `own` use at this power.
+
+    Where the power is not known, the price stays that at full load, busy or idle.
+    """
     at_full_load = np.array([priced[index].offer.running_usd_per_hour or 0.0 for index in own.tolist()])
-    running = power.load_w / WATTS_PER_KW * terms.electricity_usd_per_kwh[own]
-    usd_per_hour = terms.usd_per_hour.copy()
+    running, idle = (
+        watts / WATTS_PER_KW * terms.electricity_usd_per_kwh[own] for watts in (power.load_w, power.idle_w)
+    )
+    usd_per_hour, idle_price_ratio = terms.usd_per_hour.copy(), terms.idle_price_ratio.copy()
     usd_per_hour[own] += np.where(np.isnan(running), 0.0, running - at_full_load)
-    return replace(terms, usd_per_hour=usd_per_hour)
+    idle_price_ratio[own] -= np.where(np.isnan(running), 0.0, (running - idle) / usd_per_hour[own])
+    return replace(terms, usd_per_hour=usd_per_hour, idle_price_ratio=idle_price_ratio)
 
 
 def best_first(costed: CostedOffers, *, objective: Objective) -> Callable[[int], tuple[float, float, float, str]]:

@@ -1,4 +1,4 @@
-"""Replaces files atomically, so that no reader ever sees a half-written one."""
+"""Replaces files atomically, so that no reader ever sees a half-written one, and checks that a folder is writable."""
 
 import fcntl
 import os
@@ -42,6 +42,18 @@ def replace_whole(data: bytes, path: Path, *, mode: int | None) -> None:
             part.replace(path)  # still locked, so no other writer removes it as abandoned
     finally:
         part.unlink(missing_ok=True)
+
+
+def why_unwritable(folder: Path) -> str:
+    """Return why no file can be written in the folder, or "" if one can. Creates the folder if needed."""
+    import tempfile  # not needed to write a file
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"{folder} cannot be written: {error.strerror}"
 
 
 def _locked_part(target: Path) -> tuple[Path, int]:

@@ -34,18 +34,26 @@ def pair_count(*, q_len: Number, kv_len: Number, causal: bool) -> Number:
     return diagonal * (diagonal + 1) / 2 + (q_len - diagonal) * kv_len
 
 
+def block_ratio(call: Call) -> float:
+    """Return the share of the blocks of scores that a mask leaves to compute; 1.0 without a mask of blocks."""
+    ratio = call.attributes.get("block_ratio", 1.0)
+    if not isinstance(ratio, (int, float)):
+        raise TypeError(f"block_ratio is {ratio!r}, not a number")
+    return float(ratio)
+
+
 def _flops(call: Call) -> Number:
     """Return 2 x pairs x (head_dim + v_dim) for every head and sample of the result, which has the query's heads.
 
     Inputs (query, key, value[, mask]), in backward (grad_out, query, key, value, ...). Grouped-query attention shares
     keys among heads, which saves bytes but no FLOP. The causal flag is `causal` in composites, and `is_causal` in
-    torch's operators.
+    torch's operators. Of a mask of blocks, `block_ratio` is the share that is computed.
     """
     is_backward = "_backward" in call.op
     result, query, key = call.inputs[:3] if is_backward else (call.outputs[0], *call.inputs[:2])
     axis = -3 if call.op in _LENGTH_FIRST else -2
     causal = bool(call.attributes.get("causal", call.attributes.get("is_causal", False)))
-    pairs = pair_count(q_len=query.shape[axis], kv_len=key.shape[axis], causal=causal)
+    pairs = pair_count(q_len=query.shape[axis], kv_len=key.shape[axis], causal=causal) * block_ratio(call)
     heads_and_samples = math.prod(result.shape[:axis]) * math.prod(result.shape[axis + 1 : -1])
     forward = 2 * heads_and_samples * pairs * (query.shape[-1] + result.shape[-1])
     return _BACKWARD_PER_FORWARD * forward if is_backward else forward
@@ -64,6 +72,8 @@ _ATTENTION = (
     *_LENGTH_FIRST,
 )
 streaming(*_ATTENTION, family="attention", autocast="low", attributes=("is_causal",), flops=_flops)
+# The gradient of a tensor from which flex_attention changes scores: zeros, to which its kernel adds.
+streaming("flex_lib.zeros_and_scatter", family="creation", flops=0)
 
 
 @formula(*ENCODER_LAYERS, family="attention", autocast="low", attributes=("num_heads",))

@@ -1,11 +1,11 @@
-"""Evaluates rows of a workload at a batch size, as operator calls or costs."""
+"""Evaluates rows and memory of a workload at a batch size, as operator calls, costs or bytes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, counted_as, formula_of
-from advisor.records.workload import Operand, Row
+from advisor.records.workload import Growth, Operand, Row
 
 DtypeOf = Callable[[Operand], str]
 """Returns the dtype in which an operand is stored at the requested precision."""
@@ -47,6 +47,22 @@ def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf = attrgetter("dtype"))
         outputs=tuple([_tensor(operand, batch=batch, dtype=dtype_of(operand)) for operand in row.outputs]),
         attributes=row.attributes,
     )
+
+
+def bytes_at(growth: Growth, *, batch: Number) -> Number:
+    """Return the bytes at `batch`, a number or a numpy array."""
+    start, per_sample, *squared = growth
+    size: Number = start + per_sample * batch
+    return size + squared[0] * batch * batch if squared else size
+
+
+def falls(growth: Growth) -> bool:
+    """Return whether the bytes, or a dimension, are fewer at some batch than at the one before, of at least 1.
+
+    From n to n + 1 they grow by b + c x (2 n + 1), the least of which is b + 3 c, unless c is negative.
+    """
+    _, per_sample, *squared = growth
+    return min(squared, default=0.0) < 0 or per_sample + 3 * sum(squared) < 0
 
 
 def _tensor(operand: Operand, *, batch: Number, dtype: str) -> Tensor:

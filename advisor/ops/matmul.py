@@ -43,7 +43,7 @@ def _matmul_backward_flops(call: Call) -> Number:
     return sum(call.attributes["mask"]) * 2 * call.inputs[0].numel * call.inputs[1].shape[-1]
 
 
-def _distance_flops(call: Call) -> Number:
+def _distance_by_product_flops(call: Call) -> Number:
     """|x - y|^2 = |x|^2 - 2xy + |y|^2 as one product: k features and the two squared norms."""
     return 2 * call.outputs[0].numel * (call.inputs[0].shape[-1] + 2)
 
@@ -54,7 +54,7 @@ _BACKWARD = aten("linear_backward mkldnn_linear_backward")
 _MASKED = aten("matmul_backward")
 streaming(*_BACKWARD, family="matmul", autocast="low", attributes=("output_mask",), flops=_linear_backward_flops)
 streaming(*_MASKED, family="matmul", autocast="low", attributes=("mask",), flops=_matmul_backward_flops)
-streaming(*aten("_euclidean_dist"), family="matmul", autocast="full", flops=_distance_flops)
+streaming(*aten("_euclidean_dist"), family="matmul", autocast="full", flops=_distance_by_product_flops)
 
 
 @formula(*aten("_grouped_mm _scaled_grouped_mm"), family="matmul", autocast="low")

@@ -1,14 +1,26 @@
 """Costs of optimizer steps, which read, update and write every trained element."""
 
-from advisor.ops.registry import Call, Cost, aten, formula, streaming
+from advisor.ops.registry import Call, Cost, Number, aten, formula, streaming
 
 
 @formula("optimizer", family="optimizer")
 def _optimizer(call: Call) -> Cost:
-    """One step over all parameters. The cost per element depends on the optimizer, so the attributes carry it."""
+    """One step over all parameters. The cost per element depends on the optimizer, so the attributes carry it.
+
+    Inputs, for one parameter with a sparse gradient: (indices, values) of the gradient.
+    """
     parts = ("flops", "read_bytes", "write_bytes")
-    element_count = call.attributes["element_count"]
-    return Cost(**{part: element_count * call.attributes[f"{part}_per_element"] for part in parts})
+    costs = {part: stepped_elements(call) * call.attributes[f"{part}_per_element"] for part in parts}
+    costs["read_bytes"] += sum(indices.size_bytes for indices in call.inputs[:1])
+    return Cost(**costs)
+
+
+def stepped_elements(call: Call) -> Number:
+    """Return the elements that a step updates: those of the parameters, or of a sparse gradient."""
+    if not call.inputs:
+        return call.attributes["element_count"]
+    _, values = call.inputs
+    return values.numel
 
 
 # Inputs (parameters..., gradients..., momenta...): weight decay, momentum and update, one multiply-add each.

@@ -24,7 +24,7 @@ _MAX_BACKWARDS = aten(
 )
 
 
-def _window_numel(call: Call) -> Number:
+def window_numel(call: Call) -> Number:
     """Return the elements of a window; a single length applies to all dimensions, whose number is in the name."""
     kernel_size = call.attributes["kernel_size"]
     lengths = (kernel_size,) if isinstance(kernel_size, int | float) else kernel_size
@@ -34,7 +34,7 @@ def _window_numel(call: Call) -> Number:
 
 
 def _pool_flops(call: Call) -> Number:
-    return _window_numel(call) * call.outputs[0].numel
+    return window_numel(call) * call.outputs[0].numel
 
 
 streaming(*_POOLS, family="pool", attributes=("kernel_size",), fusable=True, flops=_pool_flops)
@@ -47,7 +47,7 @@ streaming(*aten("max_unpool2d max_unpool3d"), family="pool", fusable=True, flops
 @formula(*aten("avg_pool2d_backward avg_pool3d_backward"), family="pool", attributes=("kernel_size",), fusable=True)
 def _avg_pool_backward(call: Call) -> Cost:
     """Each gradient is added to its whole window."""
-    return call.reading(call.inputs[0], flops=_window_numel(call) * call.inputs[0].numel)
+    return call.reading(call.inputs[0], flops=window_numel(call) * call.inputs[0].numel)
 
 
 @formula(*_ADAPTIVE_BACKWARDS, family="pool", fusable=True)

@@ -35,7 +35,7 @@ streaming(*aten("cummax cummin _cummax_helper _cummin_helper"), family="scan", f
 streaming(*aten("logcumsumexp _logcumsumexp"), family="scan", flops=4, per=0)
 
 
-def _distance_flops(call: Call) -> Number:
+def _distance_by_pair_flops(call: Call) -> Number:
     """Inputs (..., rows, features), once or twice: subtract, raise, sum for each feature of each pair.
 
     The gradient, with inputs (grad of the pairs, (..., rows, features), ...), costs as much.
@@ -45,7 +45,7 @@ def _distance_flops(call: Call) -> Number:
 
 
 _DISTANCES = aten("_cdist_forward cdist _pdist_forward _cdist_backward _pdist_backward")
-streaming(*_DISTANCES, family="reduction", autocast="full", flops=_distance_flops)
+streaming(*_DISTANCES, family="reduction", autocast="full", flops=_distance_by_pair_flops)
 
 
 @formula(*aten("_nested_tensor_from_mask_left_aligned"), family="reduction")

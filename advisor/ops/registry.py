@@ -29,6 +29,8 @@ MADE_CONTIGUOUS = "made_contiguous"
 """Attribute: the number of operands that the kernel first copies to a contiguous layout."""
 COPIES_DESTINATION = "copies_destination"
 """Attribute of writes at indices that are not in place ("aten.index_add"): they copy the whole destination first."""
+UNFUSED = "unfused"
+"""Attribute of the softmax of attention that torch's math path computes: why no fused kernel does, as `WhyUnfused`."""
 STRIDED = "strided"
 """Attribute of elementwise kernels and copies that compute an offset for each element: "transposed" if elements that
 are adjacent in one operand are not in another, otherwise "rows"."""
@@ -49,12 +51,18 @@ _QUANTIZED_BYTES: Mapping[str, float] = {
 QUANTIZED_DTYPES = frozenset(_QUANTIZED_BYTES)
 """Storage dtypes of quantized weights."""
 ITEMSIZE_BYTES: Mapping[str, float] = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e5m2": 1,
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
+    "float8_e5m2": 1, "float8_e5m2fnuz": 1, "float8_e4m3fnuz": 1, "float8_e8m0fnu": 1, "float4_e2m1fn_x2": 1,
     "complex128": 16, "complex64": 8, "complex32": 4,
     "int64": 8, "int32": 4, "int16": 2, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
-    "qint8": 1, "quint8": 1, "qint32": 4,
+    # torch stores each of these integers in a byte of its own; "int4" is the format of quantized weights.
+    "int1": 1, "int2": 1, "int3": 1, "int5": 1, "int6": 1, "int7": 1,
+    "uint1": 1, "uint2": 1, "uint3": 1, "uint4": 1, "uint5": 1, "uint6": 1, "uint7": 1,
+    "qint8": 1, "quint8": 1, "qint32": 4, "quint4x2": 1 / 2, "quint2x4": 1 / 4,
+    "bits1x8": 1, "bits2x4": 1, "bits4x2": 1, "bits8": 1, "bits16": 2,
     **_QUANTIZED_BYTES,
 }  # fmt: skip
+"""Bytes of an element of each dtype of torch, by its name, and of each format of quantized weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

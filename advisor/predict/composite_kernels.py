@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS
+from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS, block_ratio
 from advisor.ops.norm import has_running_statistics
+from advisor.ops.optimizer import stepped_elements
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import GRAIN_NUMEL, LOOPS, SORTED_CYCLES, VECTORS_NHWC, has_vectors_compiled, loop_of
@@ -301,14 +302,14 @@ def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     if not call.attributes.get("dropout_ratio"):
         is_causal = call.attributes.get("causal", call.attributes.get("is_causal", False))
         # With n blocks of keys, queries of the i-th block take i of them, so that (n + 1) / 2n of all are computed.
-        block_ratio = 1 + np.minimum(1.0, _KEY_BLOCK / key.shape[-2]) if is_causal else 1.0
-        taken = scores * block_ratio / 2 if is_causal else scores
+        flop_ratio = 1 + np.minimum(1.0, _KEY_BLOCK / key.shape[-2]) if is_causal else 1.0
+        taken = scores * flop_ratio / 2 if is_causal else scores * block_ratio(call)
         length = query.shape[-2]
         block = np.select([length >= least for least, _ in _QUERY_BLOCKS], [size for _, size in _QUERY_BLOCKS])
         blocks = scores / key.shape[-2] / length * np.ceil(length / block) * np.ceil(key.shape[-2] / _KEY_BLOCK)
         is_by_block = is_backward and itemsize_bytes < ITEMSIZE_BYTES["float32"]
         return Program(
-            flop_ratio=block_ratio,
+            flop_ratio=flop_ratio,
             function_flops=(_FLOP_RATIO_OF_FUNCTION["exp"] + _SCORE_ADDITIONS) * taken,
             scalar_cycles=_CALLS_PER_BLOCK * PRODUCT_CALL_CYCLES * blocks * is_by_block,
             block_rows=block,
@@ -460,8 +461,8 @@ _FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65_536
 
 def _gpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a foreach optimizer: each operator runs over all tensors, in launches of limited size."""
-    calls, tensors, elements = (_numeric(call, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
-    launches = math.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + math.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
+    calls, tensors, elements = _optimizer_counts(call)
+    launches = np.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + np.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
     return Program(launches=calls * launches, dispatches=calls, extra_bytes=_optimizer_passes_bytes(call))
 
 
@@ -471,20 +472,25 @@ def _cpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
     Torch divides only large tensors among the cores. A trace has no sizes of single tensors, so as many are taken for
     large as there are elements for.
     """
-    calls, tensors, elements = (_numeric(call, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
+    calls, tensors, elements = _optimizer_counts(call)
     return Program(
         launches=calls * tensors,
         dispatches=calls * tensors,
-        joins=calls * min(tensors, elements / GRAIN_NUMEL),
+        joins=calls * np.minimum(tensors, elements / GRAIN_NUMEL),
         extra_bytes=_optimizer_passes_bytes(call),
     )
 
 
-def _optimizer_passes_bytes(call: Call) -> float:
+def _optimizer_counts(call: Call) -> tuple[float, float, Number]:
+    """Return the calls per tensor, the tensors, and the elements that are updated."""
+    return _numeric(call, "calls_per_tensor"), _numeric(call, "tensor_count"), stepped_elements(call)
+
+
+def _optimizer_passes_bytes(call: Call) -> Number:
     """Return the bytes that separate operators move beyond the single pass of the formula."""
     loop = _numeric(call, "loop_read_bytes_per_element") + _numeric(call, "loop_write_bytes_per_element")
     once = _numeric(call, "read_bytes_per_element") + _numeric(call, "write_bytes_per_element")
-    return _numeric(call, "element_count") * max(0.0, loop - once)
+    return stepped_elements(call) * max(0.0, loop - once)
 
 
 def _numeric(call: Call, key: str) -> float:

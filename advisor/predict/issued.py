@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.ops.norm import has_running_statistics
+from advisor.ops.pooling import window_numel
 from advisor.ops.registry import ITEMSIZE_BYTES, STRIDED, Call, Number, aten, formula_of
 
 BROADCAST_CYCLES = 0.8
@@ -167,10 +168,7 @@ def _batch_norm(call: Call) -> Issued | None:
 
 
 def _max_pool(call: Call) -> Issued:
-    kernel_size = call.attributes["kernel_size"]
-    lengths = (kernel_size,) if isinstance(kernel_size, int | float) else kernel_size
-    window = math.prod(lengths) if len(lengths) > 1 else lengths[0] ** 2
-    return Issued(nchw_cycles=(_POOLED_CYCLES + _WINDOW_CYCLES * window) * call.outputs[0].numel)
+    return Issued(nchw_cycles=(_POOLED_CYCLES + _WINDOW_CYCLES * window_numel(call)) * call.outputs[0].numel)
 
 
 def _max_pool_gradient(call: Call) -> Issued:

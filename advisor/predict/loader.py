@@ -68,7 +68,7 @@ def with_loader(
     shared_s = load() if loader_workers is None else np.minimum(load(), load_s)  # of all the cores of a CPU
     is_gpu = np.array([device.kind == "gpu" for device in predictions.devices], dtype=np.bool_)[:, np.newaxis]
 
-    def fed(alone_s: FloatArray) -> FloatArray:
+    def fed(alone_s: FloatArray, load_s: FloatArray = load_s) -> FloatArray:
         if loader_workers == 0:
             return alone_s + load_s
         return np.maximum(alone_s + np.where(is_gpu, 0.0, shared_s), load_s)
@@ -81,6 +81,14 @@ def with_loader(
     is_waiting = load_s > alone_s
     uses = {name: getattr(predictions, name) for name in USES}
     work_s = predictions.batches * loader_s_per_sample
+    scaling = predictions.scaling
+    if scaling is not None:  # one GPU waits for its loader, too
+        one_gpu_s = fed(
+            scaling.efficiency_ratio * gpus * machines * alone_s,
+            load(machines=1.0, gpus=1.0, loader_workers=loader_workers),
+        )
+        ratio = np.divide(one_gpu_s, gpus * machines * step_s, out=np.ones_like(step_s), where=np.isfinite(step_s))
+        scaling = replace(scaling, efficiency_ratio=ratio)
     return replace(
         predictions,
         step_s=step_s,
@@ -92,6 +100,7 @@ def with_loader(
         bound=np.where(is_waiting, BOUNDS.index("loader"), predictions.bound),
         fits=predictions.fits & np.isfinite(load_s),
         **{name: ratio * in_use for name, ratio in uses.items() if ratio is not None},
+        scaling=scaling,
         loader_vcpus=np.where(is_gpu, _HOST_VCPUS * gpus + work_s / machines / alone_s, work_s / step_s),
     )
 

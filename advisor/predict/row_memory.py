@@ -17,6 +17,8 @@ from advisor.records.workload import Row, Workload
 _KEPT_COUNT = 8
 """Cached tables: one answer reads the same few, of a few workloads at three widths, hundreds of times."""
 _ELEMENTS_AT_ONCE = 2**20
+"""Calls x batches computed at once, so that an array takes 8 MiB however many rows there are. Chosen to bound the
+memory; results do not depend on it."""
 _DROPOUT_SCORES = 3
 """Tensors of the size of the attention scores that the math path keeps for backward: softmax, mask, their product."""
 

@@ -1,7 +1,8 @@
 """Predicts the peak memory of a step at every batch size: tensors from the trace, other parts from published sizes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from advisor.predict.row_work import refusing_rows
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import MemoryPart, Verdict
 from advisor.records.prediction import FloatArray, IndexArray
-from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
+from advisor.records.workload import Growth, MemoryLine, Row, StoredBytes, Workload
 
 _TRACED: Mapping[MemoryPart, str] = {
     "parameters": "parameters",
@@ -25,6 +26,14 @@ _TRACED: Mapping[MemoryPart, str] = {
 }
 """The parts that are counted in the trace, with their fields of `MemoryLine`."""
 
+_STORED_RATIOS: Mapping[Width, tuple[float, ...]] = {
+    "full": (1.0, 1.0, 1.0, 1.0),
+    "traced": (1.0, 1.0, 1.0, 1.0),
+    "autocast": (0.5, 1.0, 1.0, 1.0),
+    "autocast on CPUs": (0.5, 1.0, 1.0, 1.0),
+    "half": (0.5, 0.5, 0.25, 1.0),
+}
+"""Bytes that a width stores per traced byte, for each field of `StoredBytes`."""
 _NOT_ALLOCATED: tuple[MemoryPart, ...] = ("allocator", "process")
 _CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
 """With no kernels loaded and with all of PyTorch's kernels (pytorch/pytorch pull request 86509)."""
@@ -141,7 +150,11 @@ def step_memory(
         parts["draft model"] = SpreadBytes.exactly(ratio * (parts["parameters"].mid + parts["KV cache"].mid))
     nothing = np.zeros(len(batches))
     parts["workspaces"] = _workspaces(rows, batches=batches, kind=kind)
-    parts["allocator"] = _allocator(workload, tensors, kind=kind)
+    squares = np.zeros(len(batches))
+    if workload.squared_taken is not None:
+        of_moments = [_squared_bytes(line, batches=batches, width=width) for line in workload.memory]
+        squares = np.array(of_moments)[worst, places]
+    parts["allocator"] = _allocator(workload, tensors - squares, squares, kind=kind)
     low, high = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
     process = SpreadBytes.between(nothing + low, nothing + high)
     parts["process"] = process if kind == "cpu" else replace(process, high=process.high + _DRIVER_BYTES)
@@ -178,6 +191,13 @@ def _moment(
     return live | {part: live.get(part, 0.0) + size_bytes for part, size_bytes in beside.items()}
 
 
+def _squared_bytes(line: MemoryLine, *, batches: FloatArray, width: Width) -> FloatArray:
+    """Return the bytes of the batch x batch tensors that are live at one moment."""
+    total = added([getattr(line, name) for name in _TRACED.values()])
+    alone = {field.name: (0.0, 0.0, *getattr(total, field.name)[2:]) for field in fields(StoredBytes)}
+    return stored_bytes(StoredBytes(**alone), batches=batches, width=width)
+
+
 def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
     """Return the bytes of one kind of memory at the precision's width."""
     bytes_of_one: FloatArray = _all_stored_bytes([part], batches=batches, width=width)[0]
@@ -186,12 +206,14 @@ def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> Flo
 
 def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, width: Width) -> FloatArray:
     """Return `stored_bytes` of each part, (parts, batches)."""
-    low_ratio = 1.0 if width in ("full", "traced") else 0.5
-    float_ratio = 0.5 if width == "half" else 1.0
-    affine = np.array([(part.low, part.full, part.other) for part in parts], dtype=np.float64)
+    growths = [(part.low, part.full, part.double, part.other) for part in parts]
+    affine = np.array([[growth[:2] for growth in of_part] for of_part in growths], dtype=np.float64)
     sizes = affine[..., :1] + affine[..., 1:] * batches
-    total: FloatArray = low_ratio * sizes[:, 0] + float_ratio * sizes[:, 1] + sizes[:, 2]
-    return total
+    squared = np.array([[sum(growth[2:]) for growth in of_part] for of_part in growths], dtype=np.float64)
+    if squared.any():
+        sizes += squared[..., np.newaxis] * batches**2
+    stored: FloatArray = np.sum([ratio * sizes[:, at] for at, ratio in enumerate(_STORED_RATIOS[width])], axis=0)
+    return stored
 
 
 def optimizer_rows(workload: Workload) -> tuple[Row, ...]:
@@ -222,8 +244,8 @@ def _updated_bytes(row: Row) -> float:
 def scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
     """Return each kind of memory multiplied by `ratio`."""
 
-    def times(line: tuple[float, float]) -> tuple[float, float]:
-        return line[0] * ratio, line[1] * ratio
+    def times(growth: Growth) -> Growth:
+        return tuple(size * ratio for size in growth)
 
     return StoredBytes(**{field.name: times(getattr(stored, field.name)) for field in fields(StoredBytes)})
 
@@ -231,19 +253,27 @@ def scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
 def added(parts: Sequence[StoredBytes]) -> StoredBytes:
     """Return the sum of the parts."""
 
-    def total(name: str) -> tuple[float, float]:
-        lines = [getattr(part, name) for part in parts]
-        return sum(line[0] for line in lines), sum(line[1] for line in lines)
+    def total(name: str) -> Growth:
+        return tuple(map(sum, zip_longest((0.0, 0.0), *(getattr(part, name) for part in parts), fillvalue=0.0)))
 
     return StoredBytes(**{field.name: total(field.name) for field in fields(StoredBytes)})
 
 
 def all_gradients(workload: Workload) -> StoredBytes:
     """Return the bytes of all gradients, which stay in memory between passes under gradient accumulation."""
-    return StoredBytes(full=(gradient_bytes(workload), 0.0))
+    size_bytes = gradient_bytes(workload)
+    double_bytes = size_bytes * double_ratio(line.gradients for line in workload.memory)
+    return StoredBytes(full=(size_bytes - double_bytes, 0.0), double=(double_bytes, 0.0))
 
 
-def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
+def double_ratio(moments: Iterable[StoredBytes]) -> float:
+    """Return the share of float64 in one kind of memory, at the moment with the most of it."""
+    sizes = ((sum(start for start, _ in astuple(stored)), stored.double[0]) for stored in moments)
+    all_bytes, double_bytes = max(sizes, default=(0.0, 0.0))
+    return double_bytes / all_bytes if all_bytes else 0.0
+
+
+def gathered(workload: Workload, *, width: Width, block_ratio: float = 1.0) -> StoredBytes:
     """Return the parameters that every GPU holds unsharded under FSDP: all outside of blocks, and two blocks.
 
     Under autocast they are gathered in 16 bits (`MixedPrecision.param_dtype`). The two blocks are the running one and
@@ -253,16 +283,18 @@ def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
     blocks = outermost(workload.blocks)
     outside_bytes = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)
     two_blocks_bytes = 2 * block_ratio * max((one.largest_parameter_bytes for one in blocks), default=0)
-    return StoredBytes(low=(float(outside_bytes + two_blocks_bytes), 0.0))
+    half_ratio = 1 - 0.5 * double_ratio(line.parameters for line in workload.memory)  # `low` takes half of this
+    ratio = 1.0 if width in ("full", "traced") else half_ratio
+    return StoredBytes(low=(ratio * (outside_bytes + two_blocks_bytes), 0.0))
 
 
 def _foreach_bytes(workload: Workload) -> float:
     """Return the bytes of a foreach optimizer's intermediates on CUDA, which are as large as the parameters.
 
     torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". A fused optimizer has
-    none.
+    none. Parameters with sparse gradients are always updated one by one, and have intermediates as large as these.
     """
-    looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1]
+    looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1 and not row.inputs]
     return max(map(_updated_bytes, looped), default=0.0)
 
 
@@ -275,9 +307,15 @@ def _workspaces(rows: RowMemory, *, batches: FloatArray, kind: DeviceKind) -> Sp
     return SpreadBytes.between(nothing + low, rows.largest_convolution_bytes(batches) + high)
 
 
-def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
-    """Return the allocator's overhead, whose lower bound is 0 on CUDA: it frees its reserve before it fails."""
+def _allocator(workload: Workload, tensors: FloatArray, squares: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
+    """Return the allocator's overhead, whose lower bound is 0 on CUDA: it frees its reserve before it fails.
+
+    `squares` are the bytes of batch x batch tensors, `tensors` those of all others.
+    """
+    taken, squared_taken = workload.taken, workload.squared_taken or workload.taken
     if kind == "gpu":
-        return SpreadBytes.between(0.0 * tensors, (workload.taken.cache - 1) * tensors)
-    taken, spread = (workload.taken.heap - 1) * tensors, _HEAP_SPREAD_RATIO * tensors
-    return SpreadBytes(low=np.maximum(taken - spread, 0.0), mid=taken, high=taken + spread)
+        reserved = (taken.cache - 1) * tensors + (squared_taken.cache - 1) * squares
+        return SpreadBytes.between(0.0 * tensors, reserved)
+    held = (taken.heap - 1) * tensors + (squared_taken.heap - 1) * squares
+    spread = _HEAP_SPREAD_RATIO * (tensors + squares)
+    return SpreadBytes(low=np.maximum(held - spread, 0.0), mid=held, high=held + spread)

@@ -22,6 +22,7 @@ from advisor.predict.plain_roofline import row_roofline_s
 from advisor.predict.precision import Width, computed_width
 from advisor.predict.roofline import dispatch_times, rates_by_kernel
 from advisor.predict.row_work import RowCounts, RowWork, count_rows
+from advisor.predict.unfused_attention import unfused_attention
 from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
 from advisor.records.device import CompileMode, Device, Efficiency, Layout
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep, SequentialChain
@@ -117,6 +118,7 @@ def explain_step(
         modules=parts.groups("module"),
         phases=parts.groups("phase"),
         sequential=_chains(counts.rows) if device.kind == "gpu" else (),
+        unfused=unfused_attention(workload.rows, kind=device.kind) if workload.generation is None else (),
     )
 
 

@@ -141,7 +141,7 @@ def _moved(rows: Sequence[Row], changed: Sequence[Row], *, of_embedding: bool = 
 def _with_moved(parameters: StoredBytes, full_bytes: float, other_bytes: float) -> StoredBytes:
     """Return the bytes with so many fewer in fp32 and so many more in other formats."""
     full, other = parameters.full[0] - full_bytes, parameters.other[0] + other_bytes
-    return replace(parameters, full=(full, parameters.full[1]), other=(other, parameters.other[1]))
+    return replace(parameters, full=(full, *parameters.full[1:]), other=(other, *parameters.other[1:]))
 
 
 def _changed_bytes(row: Row, changed: Row) -> list[tuple[float, float]]:
@@ -187,8 +187,8 @@ def with_kv_cache(workload: Workload, kv_cache: CacheFormat) -> Workload:
         grown = cache.full[1] * share
         return replace(
             cache,
-            full=(cache.full[0], cache.full[1] - grown),
-            other=(cache.other[0], cache.other[1] + ratio * grown),
+            full=(cache.full[0], cache.full[1] - grown, *cache.full[2:]),
+            other=(cache.other[0], cache.other[1] + ratio * grown, *cache.other[2:]),
         )
 
     def cached(row: Row) -> Row:

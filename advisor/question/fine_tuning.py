@@ -1,6 +1,6 @@
 """Checks the options of a model to fine-tune, and settles how trainers run it."""
 
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 
 from advisor.errors import UsageError
 from advisor.question.early_trace import gathers_half
@@ -96,7 +96,7 @@ def _paged(workload: Workload) -> Workload:
 
     bitsandbytes pages the state through unified memory; a GPU with room keeps it, so this is the slowest case.
     """
-    state_bytes = max(sum(line.optimizer_state.full[:1] + line.optimizer_state.other[:1]) for line in workload.memory)
+    state_bytes = max(sum(start for start, _ in astuple(line.optimizer_state)) for line in workload.memory)
     if not state_bytes:
         return workload
     return replace(

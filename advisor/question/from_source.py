@@ -15,6 +15,7 @@ from advisor.catalog.overlay import load_catalog
 from advisor.cost.job import SIZES
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
+from advisor.predict.batches import batch_candidates
 from advisor.question.early_trace import request_of
 from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
 from advisor.question.lengths import at_batches, check_lengths, of_trace, sequence_of, settled
@@ -24,7 +25,7 @@ from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.machine import LOCAL, Machine
-from advisor.records.options import Options, ScriptOptions
+from advisor.records.options import GivenOptions, Options, ScriptOptions
 from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload
@@ -225,7 +226,8 @@ def profile_source(
     source, options, _ = resolved(source, options)
     check_source(source, options, run=run)
     wanted = single_batch_of(options.batch)
-    if wanted is None and options.batch not in ("", "auto"):
+    if wanted is None and options.batch.strip() not in ("", "auto"):
+        batch_candidates(options.batch, mode=options.mode, source_batch=1)  # says what is wrong with it
         raise UsageError(
             f"--batch {options.batch}: a profile takes one batch size", hint="write one number, or leave it out"
         )
@@ -274,10 +276,11 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
 
 def as_saved(options: Options, workload: Workload, *, where: str) -> Options:
     """Return the options with the mode of the saved workload; raise `UsageError` if they contradict it."""
-    if options.mode == "training" and workload.mode == "inference":
+    is_default = options.mode == "inference" and not (isinstance(options, GivenOptions) and "mode" in options.given)
+    if options.mode != workload.mode and not is_default:
         raise UsageError(
-            f"--mode training: {where} is a saved inference step",
-            hint="save it with `advise profile SOURCE --mode training -o workload.json`",
+            f"--mode {options.mode}: {where} is a saved {workload.mode} step",
+            hint=f"save it with `advise profile SOURCE --mode {options.mode} -o workload.json`",
         )
     return replace(options, mode=workload.mode)
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from advisor.errors import DocumentError, UsageError, did_you_mean
 from advisor.records.flag_values import is_several, reader_of, value_type
-from advisor.records.options import Options
+from advisor.records.options import GivenOptions, Options
 
 HINT = 'options are an object such as {"samples": "1e6", "provider": ["aws"]}'
 _MOST_NAMES = 100
@@ -41,7 +41,7 @@ def read_options(document: Any, *, refused: Mapping[str, str]) -> Options:
             except UsageError as error:
                 problem = error.message.removeprefix(f"{key}: ")
                 raise DocumentError(problem, where="", key=key, hint=error.hint) from None
-    return Options(**given)
+    return GivenOptions(**given, given=frozenset(given))
 
 
 def check_keys(document: Any, known: Iterable[str], *, key: str, hint: str = HINT) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.records.flag_values import reader_of
-from advisor.records.options import NOT_IN_PYTHON, Options
+from advisor.records.options import NOT_IN_PYTHON, GivenOptions, Options
 
 MODEL_FUNCTIONS = ("loss", "optimizer", "train_step")
 """Keywords of the public functions that are not flags."""
@@ -17,9 +17,8 @@ def checked_options(**given: Any) -> Options:
     Raises `UsageError` as the command line does.
     """
     known = Options.__dataclass_fields__
-    return Options(
-        **{name: reader_of(known[name], called=name)(value) for name, value in given.items() if value is not None}
-    )
+    values = {name: reader_of(known[name], called=name)(value) for name, value in given.items() if value is not None}
+    return GivenOptions(**values, given=frozenset(values))
 
 
 def options_of(keywords: Mapping[str, Any], *, function: str, without: tuple[str, ...] = ("measure",)) -> Options:

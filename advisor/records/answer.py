@@ -131,6 +131,7 @@ class Quote:
     - `architecture`: of the CPU; None if not known
     - `wheel`: the wheel of PyTorch that the GPU needs; None if `pip install torch` installs one for it
     - `gpus_used`: GPUs of the plan: on all machines together, or of one replica of a service
+    - `usd_per_hour`: of one machine; for a service on owned hardware the mean over busy and idle hours
     - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
     - `is_candidate`: the price is trusted; a step or an operator was measured on the device's generation, or the upper
       end of the cost, with an hour of rent more than theirs, is below the cost of all such offers; and, for a job
@@ -161,7 +162,8 @@ class Quote:
       loading takes from computing; None if the loader is not known
     - `is_tight`: the peak memory may or may not fit, within its uncertainty
     - `plan`: how the step is spread over several GPUs or passes; None if it is not
-    - `scaling_efficiency_ratio`: step time with perfect scaling (all work divided, no waiting) over the predicted one
+    - `scaling_efficiency_ratio`: speed-up over one GPU with the same batch, its memory taken to suffice, divided by the
+      number of GPUs; in LLM serving of each copy of the model, with the copy's requests
     - `tokens`: times and costs per token in LLM serving
     - `power`: of one machine while the step runs; None if not known
     - `energy_kwh`: energy of all machines, without cooling and losses of the data centre; None if not known

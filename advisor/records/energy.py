@@ -97,10 +97,14 @@ class Watts:
     busy_host_w: float
 
     @property
+    def idle_w(self) -> float:
+        """Return the power while nothing runs."""
+        return self.idle_gpu_w + self.idle_host_w
+
+    @property
     def total_w(self) -> float:
         """Return the sum."""
-        of_gpus = self.idle_gpu_w + self.compute_w + self.memory_w + self.overhead_w
-        return of_gpus + self.idle_host_w + self.busy_host_w
+        return self.idle_w + self.compute_w + self.memory_w + self.overhead_w + self.busy_host_w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,26 @@ class SequentialChain:
     kernel_count: int
 
 
+WhyUnfused = Literal["asked", "dims", "rows", "shared", "own", "dropout", "fast path"]
+"""Why attention writes its scores to memory instead of running in a fused kernel:
+
+- asked: eager attention was asked for
+- dims: its operands do not have the 4 dimensions (samples, heads, length, width)
+- rows: the elements of the rows of an operand or the mask are not adjacent in memory
+- shared: samples or heads share keys or values by broadcasting
+- own: the model computes it from products and a softmax
+- dropout, fast path: CPUs have no fused kernel with dropout, and none in torch's fast path for encoders
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfusedAttention:
+    """Modules whose attention writes its scores to memory, for the same cause."""
+
+    why: WhyUnfused
+    modules: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One changed setting and the cost of the job with it, as `advise` gives it with the flag of that name.
@@ -116,6 +136,7 @@ class ExplainedStep(PredictedStep):
     modules: tuple[ExplainedGroup, ...]
     phases: tuple[ExplainedGroup, ...]
     sequential: tuple[SequentialChain, ...]
+    unfused: tuple[UnfusedAttention, ...] = ()
     host_cpu: str | None = None
     job_usd: Interval | None = None
     changes: tuple[Change, ...] = ()

@@ -24,13 +24,16 @@ def flag_name(field: str) -> str:
 
 
 _FLAGS = re.compile(r"`advise [^`]*`|--[a-z]+(?:-[a-z0-9]+)*")
-_FIELD_OF_FLAG = {flag_name(field.name): field.name for field in fields(Options)}
+_ON = "on"
+"""The devices to explain: no option, but a keyword in Python and a key of a request beside the options."""
+_FIELD_OF_FLAG = {flag_name(name): name for name in (*(field.name for field in fields(Options)), _ON)}
 
 
 def first_field(text: str) -> str:
-    """Return the field of the first flag in a message, or "" if it names none."""
+    """Return the place in a request of the first flag in a message: "options.max_usd", or "" if it names none."""
     flags = (found for found in _FLAGS.findall(text) if not found.startswith("`"))
-    return _FIELD_OF_FLAG.get(next(flags, ""), "")
+    field = _FIELD_OF_FLAG.get(next(flags, ""), "")
+    return field if field in ("", _ON) else f"options.{field}"
 
 
 def with_fields(text: str) -> str:
@@ -134,9 +137,10 @@ def _wrong_type(value: Any, wanted: str, *, called: str) -> UsageError:
 
 
 def single_batch_of(text: str) -> int | None:
-    """Return the batch size if the text of `--batch` is a single number of at most 9 digits, else None."""
+    """Return the batch size if the text of `--batch` is a single number above 0 of at most 9 digits, else None."""
     digits = text.strip()
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS else None
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS
+    return (int(digits) or None) if is_number else None
 
 
 def is_given(options: Options, name: str) -> bool:

@@ -215,7 +215,11 @@ class Options:
     )
     samples: int | None = _flag(None, "job size in samples, as in 50000, 200k, 1.5M or 1e6", metavar="N")
     epochs: int | None = _flag(None, "passes over --samples", metavar="N")
-    steps: int | None = _flag(None, "job size in steps at the job's batch size", metavar="N")
+    steps: int | None = _flag(
+        None,
+        "job size in steps of --batch, or of the source's own batch size if --batch is not one number",
+        metavar="N",
+    )
     tokens: int | None = _flag(None, "job size in tokens; the model's input gives the tokens per sample", metavar="N")
     requests_per_day: int | None = _flag(
         None,
@@ -315,7 +319,7 @@ class Options:
     )
     currency: str = _flag(
         "USD",
-        "currency of text output; needs its exchange rate in an overlay. JSON and CSV stay in dollars",
+        "currency of text output; needs its exchange rate in an overlay. Formats for programs stay in dollars",
         metavar="CODE",
     )
     top: int = _flag(10, "rows to show", metavar="N")
@@ -326,10 +330,15 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptOptions(Options):
-    """The flags for a script's job: what the script sets for itself counts, except for the fields in `given`."""
+class GivenOptions(Options):
+    """The flags, and the names of the fields that the user has set, also to their defaults, in `given`."""
 
     given: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOptions(GivenOptions):
+    """The flags for a script's job: what the script sets for itself counts, except for the fields in `given`."""
 
 
 TAKES_COMMAS = frozenset({"lora_targets", "provider", "region", "tier", "device", "arch", "instance"})

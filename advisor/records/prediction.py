@@ -80,7 +80,8 @@ class Scaling:
     """How each step is spread over the GPUs of its machines, (devices, batches); batches are global.
 
     - `plan`: index into `plans`
-    - `efficiency_ratio`: step time with perfect scaling (all work divided, no waiting) over the predicted one
+    - `efficiency_ratio`: speed-up over one GPU with the same batch, its memory taken to suffice, divided by the number
+      of GPUs; in LLM serving of each copy of the model, with the copy's requests
     - `family`: number of the family of plans at each batch, (batches,), ascending; batches are the same in each family,
       which is chosen with the batch. None if there is one
     """

@@ -113,7 +113,8 @@ class Offer:
     - `excluded`: the entry of the user's overlay that excludes the offer
     - `purchase_usd`, `running_usd_per_hour`: purchase price and hourly running cost of owned hardware
     - `electricity_usd_per_kwh`: what the owner pays; the price of an hour follows the power of the machine
-    - `power_w`: power of owned hardware under load, measured by its owner; None if it is predicted
+    - `power_w`: power of owned hardware under load, measured by its owner; None if it is predicted. While the machine
+      is idle it draws its predicted power
     - `gco2_per_kwh`: CO2 of the owner's electricity
     - `quota_instances`: instances that may run at once, from the user's overlay; None if not given
     - `wait_s`: wait for an instance, from the user's overlay; None if not given

@@ -19,7 +19,7 @@ RejectionCode = Literal[
     "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "other-stack",
     "no-native-precision", "not-measured",
     "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "over-p99", "under-throughput",
-    "over-quota", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
+    "over-quota", "only-machine", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
     "over-max-co2", "dearer-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
@@ -133,6 +133,11 @@ def _over_quota(cause: Cause, _: Generation | None) -> str:
     return f"needs {instances}, but your quota allows {available:,.0f}{_together(cause)}"
 
 
+def _only_machine(cause: Cause, _: Generation | None) -> str:
+    needed, _available = _amounts(cause)
+    return f"it cannot serve the load alone: {needed:,.0f} such machines would be needed"
+
+
 def no_kernels_text(missing: Iterable[str], generation: Generation | None, *, on: str) -> str:
     """Return why devices cannot run the step; `missing` as `Generation.missing_kernels` returns it, `on` names them."""
     if generation is None or generation.engine is None:
@@ -196,6 +201,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "over-p99": _over("99 % of its requests take up to", _TIME_FLAGS["over-p99"], units.format_duration),
     "under-throughput": _under_throughput,
     "over-quota": _over_quota,
+    "only-machine": _only_machine,
     "over-deadline": _over("takes", "--deadline", units.format_duration),
     "over-max-usd": _over("costs", "--max-usd", units.format_usd),
     "over-max-hourly": _over("costs per hour", "--max-hourly", units.format_usd),

@@ -22,7 +22,7 @@ class Script:
     """Settings that a script makes itself, observed in its first step.
 
     - `gpu_precision`, `cpu_precision`: autocast for CUDA is off on a CPU; a user's `--precision` sets both to None
-    - `passes`: forward and backward passes whose gradients one optimizer step takes
+    - `passes`: batches of data that one step takes, for accumulated gradients or for several steps of an optimizer
     - `worker_count`: processes of its `DataLoader`; None if it has none
     - `loader_s_per_sample`: time in which one thread of this machine loads a sample; None if it was not timed
     - `sample_count`: samples that it trains in all its epochs; None if it does not say

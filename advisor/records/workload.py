@@ -17,6 +17,8 @@ Phase = Literal["forward", "loss", "backward", "optimizer", "prefill", "decode"]
 """In LLM serving, prefill reads the prompts and decode adds a token to each answer."""
 Dim = int | tuple[float, float]
 """A dimension: a constant, or (a, b) for a + b x batch."""
+Growth = tuple[float, ...]
+"""Bytes: (a, b) for a + b x batch, or (a, b, c) where batch x batch tensors add c x batch^2."""
 Attribute = bool | int | float | str | tuple[bool | int | float | str, ...] | None
 
 
@@ -67,16 +69,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBytes:
-    """Bytes of one kind of memory, each (a, b) for a + b x batch.
+    """Bytes of one kind of memory.
 
     - `low`: float32 tensors that autocast stores in half precision
     - `full`: other float32 tensors
+    - `double`: float64 tensors
     - `other`: tensors of all other dtypes
     """
 
-    low: tuple[float, float] = (0.0, 0.0)
-    full: tuple[float, float] = (0.0, 0.0)
-    other: tuple[float, float] = (0.0, 0.0)
+    low: Growth = (0.0, 0.0)
+    full: Growth = (0.0, 0.0)
+    double: Growth = (0.0, 0.0)
+    other: Growth = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,7 @@ class Workload:
     - `method`: "fake" (fake tensors), "symbolic" (fake tensors with assumed data-dependent sizes, see `assumptions`) or
       "cpu_step" (a real step was run)
     - `inputs`: tensors copied to the device in each step
+    - `squared_taken`: `taken` of the batch x batch tensors alone; None if there are none
     - `generation`: set for LLM serving, where a sample is a request and a step serves every request in flight once,
       from prompt to last token: the mean step of continuous batching
     - `script`: what a captured script sets for itself
@@ -164,6 +169,7 @@ class Workload:
     assumptions: tuple[str, ...]
     blocks: tuple[Blocks, ...] = ()
     taken: TakenRatios = TakenRatios(heap=1.0, cache=1.0)
+    squared_taken: TakenRatios | None = None
     generation: Generation | None = None
     script: Script | None = None
     fine_tuning: FineTuning | None = None

@@ -174,17 +174,33 @@ def _folk_rule(break_even: BreakEven) -> Iterator[str]:
         f"{batch_text(one.batch, generation)})"
         for one in (rule.gpu, rule.cpu)
     )
+    doubt = doubt_of(rule.gpu if rule.cost_ratio.mid > 1 else rule.cpu)
     compared = f"{_times(rule.speed_ratio)} {'faster' if rule.speed_ratio.mid >= 1 else 'as fast'}"
     yield (
         f"the GPU costs {units.format_significant(rule.price_ratio)}x as much per hour and is {compared}: {gpu} vs. "
         f"{cpu}."
     )
-    yield f"the job costs {_times(rule.cost_ratio)} as much on the CPU as on the GPU."
+    perhaps, why = _perhaps(doubt)
+    yield f"the job {perhaps}costs {_times(rule.cost_ratio)} as much on the CPU as on the GPU{why}."
 
 
 def contender_label(one: Contender) -> str:
     """Return "aws g6.xlarge", or "3x aws g6.xlarge" if a service needs several."""
     return one.name if one.instance_count == 1 else f"{one.instance_count:,}x {one.name}"
+
+
+def doubt_of(one: Contender) -> str:
+    """Return why an offer may not be as cheap as it looks; "" if it may head an answer."""
+    if one.is_candidate:
+        return ""
+    if not one.price_is_trusted:
+        return f"the price of {one.name} is in doubt"
+    return f"no measurement backs the time of {one.name}"
+
+
+def _perhaps(doubt: str) -> tuple[str, str]:
+    """Return what stands before a claim that is in doubt, and what behind it."""
+    return ("perhaps ", f" ({doubt})") if doubt else ("", "")
 
 
 def _times(ratio: Interval) -> str:
@@ -194,19 +210,33 @@ def _times(ratio: Interval) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A part of a curve where one kind of device is cheaper, or the only one (`is_alone`); the last has no `end`."""
+    """A part of a curve where one kind of device is cheaper, or the only one (`is_alone`); the last has no `end`.
+
+    - `is_in_doubt`: at every point the offer that is cheaper has a doubtful price or an unmeasured time
+    """
 
     kind: DeviceKind
     is_alone: bool
     end: Crossing | None
+    is_in_doubt: bool = False
 
 
 def stretches(curve: Curve) -> tuple[Stretch, ...]:
     """Return the parts of the curve between its crossings; none if no device can run the job at any point."""
     points = [point for point in curve.points if point.cpu or point.gpu]
     starts = [*points[:1], *(_after(points, crossing) for crossing in curve.crossings)]
+
+    def is_in_doubt(start: CurvePoint, end: Crossing | None) -> bool:
+        inside = (point for point in points if point.at >= start.at and (end is None or point.at < end.at))
+        return all(map(_doubt_at, inside))
+
     return tuple(
-        Stretch(kind=_cheaper(start), is_alone=start.cpu is None or start.gpu is None, end=end)
+        Stretch(
+            kind=_cheaper(start),
+            is_alone=start.cpu is None or start.gpu is None,
+            end=end,
+            is_in_doubt=is_in_doubt(start, end),
+        )
         for start, end in zip(starts, (*curve.crossings, None), strict=False)
     )
 
@@ -224,10 +254,10 @@ def api_sentences(api: ApiComparison | None, job: Job, *, rate: ExchangeRate | N
     if job.requests_per_day is not None and api.usd_per_month is not None:
         load = number_text(job.requests_per_day)
         yield f"At {load} requests per day it charges {money(api.usd_per_month)} per month."
-    name = contender_label(api.own)
+    name, (perhaps, why) = contender_label(api.own), _perhaps(doubt_of(api.own))
     if api.crossing is not None:
-        start, cost = _interval(api.crossing), money(api.own.job_usd.mid)
-        yield f"A service of your own is cheaper from {start} requests per day on: {name}, {cost} per month."
+        start, own = _interval(api.crossing), f"{name}, {money(api.own.job_usd.mid)} per month{why}"
+        yield f"A service of your own is {perhaps}cheaper from {start} requests per day on: {own}."
     else:
         cost, load = money(1e6 * api.own_usd_per_request), units.format_count(api.requests_per_day)
         yield f"A service of your own is cheaper at no load: {load} requests per day cost {cost} per million ({name})."
@@ -244,7 +274,7 @@ def end_text(end: Crossing, *, following: Stretch) -> str:
 
 
 def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[str]:
-    """Yield which kind is cheaper on which part of the curve, and where it is too close to call."""
+    """Yield which kind is cheaper on which part of the curve, and where it is too close to call or in doubt."""
 
     def place(number: str) -> str:
         return over.place.format(number, s="" if number == "1" else "s")
@@ -269,6 +299,10 @@ def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[s
     open_count = sum(one.cost_ratio is not None and is_too_close(one.cost_ratio) for one in points)
     if open_count:
         yield f"too close to call at {open_count} of {len(points)} points (90 % interval of the cost ratio includes 1)."
+    if doubts := [doubt for point in points if (doubt := _doubt_at(point))]:
+        named = list(dict.fromkeys(doubts))
+        more = f" and {len(named) - _NAMED_COUNT} more" if len(named) > _NAMED_COUNT else ""
+        yield f"uncertain at {len(doubts)} of {len(points)} points: {', '.join(named[:_NAMED_COUNT])}{more}."
 
 
 def is_too_close(ratio: Interval) -> bool:
@@ -277,13 +311,20 @@ def is_too_close(ratio: Interval) -> bool:
 
 
 def _winner(stretch: Stretch) -> str:
-    return f"a {KIND_NAMES[stretch.kind]} {'is the only option' if stretch.is_alone else 'is cheaper'}"
+    cheaper = "is perhaps cheaper" if stretch.is_in_doubt else "is cheaper"
+    return f"a {KIND_NAMES[stretch.kind]} {'is the only option' if stretch.is_alone else cheaper}"
 
 
 def _cheaper(point: CurvePoint) -> DeviceKind:
     if point.cpu is None or point.gpu is None:
         return "gpu" if point.cpu is None else "cpu"
     return "gpu" if point.gpu.job_usd.mid < point.cpu.job_usd.mid else "cpu"
+
+
+def _doubt_at(point: CurvePoint) -> str:
+    """Return why the cheaper kind may not be so; "" if it may head an answer, or is alone."""
+    cheaper = _contender(point, _cheaper(point))
+    return "" if cheaper is None or point.cost_ratio is None else doubt_of(cheaper)
 
 
 def _after(points: Sequence[CurvePoint], crossing: Crossing) -> CurvePoint:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from advisor import units
 from advisor.records.answer import BOUNDS, Interval
 from advisor.records.energy import Watts
-from advisor.records.explained_step import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
+from advisor.records.explained_step import ChangeKind, ExplainedGroup, ExplainedStep, Explanation, WhyUnfused
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.report_contents import DeviceDetail
@@ -66,6 +66,18 @@ _PACES: Mapping[str, str] = {
     "dispatch by the host {dispatch}.",
 }
 """Sentences on what limits the time of a step: of a served model, by kind of device, or by what a GPU waits for."""
+_WHY_UNFUSED: Mapping[WhyUnfused, str] = {
+    "asked": "`--attention eager` asks for it",
+    "dims": "fused kernels take (samples, heads, length, width), and its operands do not have 4 dimensions",
+    "rows": "fused kernels take rows whose elements are adjacent in memory; call `.contiguous()` on the permuted "
+    "operand or mask",
+    "shared": "samples or heads share keys or values by broadcasting, which fused kernels do not do; `.expand()` them "
+    "to the shape of the queries, or set `enable_gqa`",
+    "own": "the model computes it from products and a softmax, as `nn.MultiheadAttention` does with "
+    "`need_weights=True`; `scaled_dot_product_attention` is one kernel",
+    "dropout": "torch has no fused kernel with dropout for CPUs",
+    "fast path": "torch's fast path for encoders has no fused attention on CPUs",
+}
 _LEAST_PHASE_RATIO = 0.005
 """Phases with a smaller share of the time would show as 0 %."""
 _LEGEND = (
@@ -77,6 +89,7 @@ _LEGEND = (
 
 
 _SHOWN_MODULES = 12
+_NAMED_COUNT = 3
 _SHOWN_RATIO = 0.01
 """Families with a smaller share of the time are only in the table of the roofline."""
 _LABELLED_RATIO = 0.05
@@ -127,7 +140,7 @@ def _device(step: ExplainedStep) -> str:
 
 
 def reasons(step: ExplainedStep) -> Iterable[str]:
-    """Yield what limits the step, its achieved share of the roofline, its phases and its sequential chains."""
+    """Yield what limits the step, its share of the roofline, its phases, sequential chains and unfused attention."""
     total = step.total
     yield _pace(step)
     if step.plan is not None:
@@ -148,6 +161,10 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
             f"{chain.module or 'the model'}, {direction}: the time steps of its recurrent layers are "
             f"{chain.kernel_count:,} kernels in sequence, which a GPU cannot run in parallel."
         )
+    for unfused in step.unfused:
+        modules = ", ".join(module or "the model" for module in unfused.modules[:_NAMED_COUNT])
+        more = f" and {len(unfused.modules) - _NAMED_COUNT} more" if len(unfused.modules) > _NAMED_COUNT else ""
+        yield f"attention in {modules}{more} is not fused and writes its scores to memory: {_WHY_UNFUSED[unfused.why]}."
     if step.power is not None:
         yield f"the machine draws {_watts(step.power)}."
     if step.energy_kwh is not None:

@@ -156,11 +156,6 @@ def basis_name(quote: Quote) -> str:
     return names[quote.price_basis]
 
 
-def price_of_date(quote: Quote) -> str:
-    """Return "price of 2026-07-20", or "spot price of 2026-07-20"."""
-    return f"{'spot price' if quote.price_kind == 'spot' else 'price'} of {quote.price_date}"
-
-
 def _period(oldest: str, newest: str) -> str:
     return oldest if oldest == newest else f"{oldest} to {newest}"
 

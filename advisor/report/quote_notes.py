@@ -6,9 +6,10 @@ from typing import get_args
 from advisor import units
 from advisor.records.answer import CostPart, Job, MeasuredStep, Quote, TokenQuote
 from advisor.records.generation import Generation, WeightFormat
+from advisor.records.machine import LOCAL
 from advisor.records.options import Statistic
 from advisor.records.price import ExchangeRate, PriceKind, TorchWheel
-from advisor.records.sample_words import batch_text, samples_text
+from advisor.records.sample_words import at_batch_text, batch_text, samples_text
 from advisor.records.scale import Plan, Sharding
 from advisor.report.amounts import interval_text
 
@@ -217,21 +218,39 @@ def covered_cost(quote: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
     *parts, last = map(named, quote.covers)
     covered = f"{', '.join(parts)} and {last}" if parts else last
     missing = ", ".join(_PART_NAMES[part] for part in quote.not_covered)
-    cost = units.format_money(quote.job_usd.mid, rate=rate)
-    return (
-        f"{cost} for {_size(job)}, {_PAID_NAMES[quote.price_kind]}; includes {covered}; prices of {quote.price_date}"
-        + (f"; not included: {missing}." if missing else ".")
+    cost, size = units.format_money(quote.job_usd.mid, rate=rate), _size(job, batch=quote.batch)
+    return f"{cost} for {size}, {_PAID_NAMES[quote.price_kind]}; includes {covered}; prices of {quote.price_date}" + (
+        f"; not included: {missing}." if missing else "."
     )
 
 
-def _size(job: Job) -> str:
-    """Return the size of the job as the user gave it."""
+def _size(job: Job, *, batch: int) -> str:
+    """Return the size of the job as the user gave it; steps of another batch than this one also as samples."""
     if job.requests_per_day is not None:
         return f"one month at {load_text(job)}"
+    if job.steps is not None and job.steps * batch != job.samples:
+        return f"{samples_text(job.samples, job.generation)} ({_counted_steps(job)})"
     for count, name in ((job.epochs, "epoch"), (job.steps, "step"), (job.tokens, "token")):
         if count is not None:
-            return f"{count:,} {name}{'' if count == 1 else 's'}"
+            return _counted(count, name)
     return samples_text(job.samples, job.generation)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def _counted_steps(job: Job) -> str:
+    """Return the steps that the user gave, with the batch at which they are counted: "100 steps at batch 8"."""
+    steps = job.steps or 1
+    return f"{_counted(steps, 'step')} {at_batch_text(job.samples // steps, job.generation)}"
+
+
+def steps_note(job: Job) -> str:
+    """Return at which batch the steps of the job are counted, unless it is the batch of every quote; else ""."""
+    if job.steps is None or (job.batch.isdecimal() and int(job.batch) * job.steps == job.samples):
+        return ""
+    return f"the job is {samples_text(job.samples, job.generation)} at any batch ({_counted_steps(job)})"
 
 
 def load_text(job: Job) -> str:
@@ -268,7 +287,8 @@ def price_terms(best: Quote, job: Job) -> Iterator[str]:
         wait = units.format_duration(best.wait_s)
         yield f"availability: the time includes {wait} of waiting for the machine, as set in your overlay."
     if job.requests_per_day is not None and best.instance_count == 1:
-        yield "a single instance is down while it restarts; two of them double the cost."
+        double = "" if best.provider == LOCAL else "; two of them double the cost"
+        yield f"a single instance is down while it restarts{double}."
     if best.price_kind == "spot":
         yield _spot(best, job)
     if best.commitment_usd is not None:

@@ -10,6 +10,7 @@ from advisor.records.device import DeviceKind, Precision
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ANY_REGION, ExchangeRate, Tier
+from advisor.records.price_words import if_price_holds, price_of_date
 from advisor.records.rejection import RejectionCode
 from advisor.records.sample_words import at_batch_text, batch_text, samples_noun, samples_text
 from advisor.report.amounts import (
@@ -24,7 +25,7 @@ from advisor.report.amounts import (
 )
 from advisor.report.emissions import asks_for_co2, co2_text
 from advisor.report.marks import KIND_NAMES
-from advisor.report.prices import basis_name, price_of_date
+from advisor.report.prices import basis_name
 from advisor.report.quote_columns import (
     NAMED_RIVAL_COUNT,
     RankedQuote,
@@ -43,6 +44,7 @@ from advisor.report.quote_notes import (
     price_terms,
     scaling_notes,
     service_settings,
+    steps_note,
     token_notes,
     wheel_notes,
 )
@@ -252,11 +254,13 @@ def _enough_at_hand(recommendation: Recommendation) -> Quote | None:
 
 
 def _local_job(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
-    """Return the time and electricity that the local machine needs for the job."""
+    """Return the time and electricity that the local machine needs for the job, or for a month of a service."""
     name = f"{at_hand.instance} ({device_label(at_hand)})"
     if is_rate(job):
         return f"{name} does {_throughput(at_hand, job)}"
     paid = f" for {units.format_money(at_hand.job_usd.mid, rate=rate)} of electricity" if at_hand.usd_per_hour else ""
+    if job.requests_per_day is not None:
+        return f"{name} {_samples_done(job)}{f'{paid} per month' if paid else ''}{_latencies(at_hand)}"
     return f"{name} {_samples_done(job)} in {interval_text(at_hand.job_s)}{paid}"
 
 
@@ -289,7 +293,8 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
     job, unit, other_kind = recommendation.job, unit_of(recommendation), _OTHER_KIND[best.device.kind]
     if best.tier == "owned" and (rented := _best_rented(recommendation)) is not None:
         cost = _cost_text(rented, recommendation)
-        return f"; the best rented offer: {rented.provider} {instance_label(rented)}, {cost} {_pace(rented, job)}"
+        name = f"{rented.provider} {instance_label(rented)}"
+        return f"; the best rented offer: {name}, {cost} {_pace(rented, job)}{if_price_holds(rented)}"
     if _is_compared(recommendation):
         return ""
     of_kind = [quote for quote in recommendation.quotes if quote.device.kind == other_kind]
@@ -303,7 +308,7 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
         cost = co2_text(other, unit=unit)
     elif job.objective != "cost":
         cost += f" in {units.format_duration(other.time_s)}" if unit is None else f" {_pace(other, job)}"
-    rival = f"the best {KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
+    rival = f"the best {KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost}{if_price_holds(other)})"
     if other.indistinguishable:
         return f", not clearly {_BETTER[job.objective]} than {rival}: their intervals overlap"
     ratio = _amount(other, job) / _amount(best, job)
@@ -370,9 +375,9 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
 
     def line(name: str, quote: Quote) -> str:
         cost = _cost_text(quote, recommendation)
-        doubt = "" if quote.price_is_trusted else f", if its {price_of_date(quote)} still holds"
         pace = f" {_pace(quote, job)}" if job.requests_per_day is None else ""
-        return f"{name}: {cost}{pace}, {quote.provider} {instance_label(quote)} ({device_label(quote)}){doubt}"
+        offer = f"{quote.provider} {instance_label(quote)} ({device_label(quote)})"
+        return f"{name}: {cost}{pace}, {offer}{if_price_holds(quote)}"
 
     return tuple(line(name, quote) for name, quote in lines if quote is not None and quote.id not in ids)
 
@@ -476,6 +481,8 @@ def further_basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 def _job(job: Job) -> str:
     size = "; no job size given: costs are for compute time on a device that is always busy" if job.assumed else ""
+    if counted := steps_note(job):
+        size = f"; {counted}"
     if service := service_settings(job):
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     precision, compiled = job.precision, "torch.compile" if job.compile == "compile" else "eager"

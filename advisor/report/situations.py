@@ -20,7 +20,7 @@ from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
 from advisor.records.sample_words import samples_noun
 from advisor.report.amounts import SampleUnit, money_interval, money_text, number_text, sample_unit
-from advisor.report.break_even import contender_label, is_too_close
+from advisor.report.break_even import contender_label, doubt_of, is_too_close
 from advisor.report.content import Section, Table
 from advisor.report.marks import KIND_NAMES
 from advisor.report.quote_columns import device_label, instance_label
@@ -196,11 +196,7 @@ def _verdict(row: _Row, recommendation: Recommendation) -> str:
 def _doubt_of_cheaper(one: Situation, ratio: Interval, recommendation: Recommendation) -> str:
     """Return why the cheaper side may not be so; "" if it may head an answer, or heads this one."""
     side, best = _sides(one)[_cheaper(ratio)], recommendation.best
-    if side.is_candidate or (best is not None and best.id == side.id):
-        return ""
-    if not side.price_is_trusted:
-        return f"the price of {side.name} is in doubt"
-    return f"no measurement backs the time of {side.name}"
+    return "" if best is not None and best.id == side.id else doubt_of(side)
 
 
 def _cheaper(ratio: Interval) -> DeviceKind:

@@ -215,7 +215,10 @@ def machines_section(recommendation: Recommendation) -> Section:
 
 def _note(sweep: MachineSweep, *, deadline_s: float | None) -> str:
     """Return the meaning of the marks, and how many machines memory and deadline require."""
-    sentences = ["* used in the ranking; memory is the used share of one GPU's memory."]
+    sentences = [
+        "* used in the ranking; efficiency is the speed-up over one GPU divided by the number of GPUs, memory the used "
+        "share of one GPU's memory."
+    ]
     fewest = sweep.points[0].instance_count
     if fewest > 1:
         sentences.append(f"The step does not fit on fewer than {fewest}.")

@@ -47,14 +47,10 @@ class Alone:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spread:
-    """A step on all GPUs of a plan, (devices, batches). `waiting_s` is the part in which GPUs wait for each other.
-
-    `efficiency_ratio` is the time of the step with perfect scaling (all work divided, no waiting) over `step_s`.
-    """
+    """A step on all GPUs of a plan, (devices, batches). `waiting_s` is the part in which GPUs wait for each other."""
 
     step_s: FloatArray
     waiting_s: FloatArray
-    efficiency_ratio: FloatArray
 
 
 def spread_part(
@@ -70,15 +66,28 @@ def spread_part(
 
     `at` has the index of the batch of one pass in `alone` for each batch of the result.
     """
-    if alone.part_ratio is None:
-        raise ValueError("the parts of the step were not counted")
-    step_s = alone.step_s[rows][:, at]
     return spread_step(
-        Alone(step_s=step_s, part_s=alone.part_ratio[:, rows][..., at] * step_s),
+        _alone_at(alone, rows=rows, at=at),
         plan,
         traffic=traffic_of(workload, batches=alone.batches[at].astype(np.float64), width=width),
         fabric=fabric_of([alone.devices[row] for row in rows], plan),
     )
+
+
+def one_gpu_s(plan: Plan, *, alone: Predictions, rows: Sequence[int], at: IndexArray) -> FloatArray:
+    """Return the time in which one GPU of each of the devices `rows` computes all passes of `plan`.
+
+    `at` is as in `spread_part`. The memory of the GPU is taken to suffice.
+    """
+    return _busy_s(_alone_at(alone, rows=rows, at=at), plan)
+
+
+def _alone_at(alone: Predictions, *, rows: Sequence[int] | IndexArray, at: IndexArray) -> Alone:
+    """Return the passes of these devices at these of the predicted batches."""
+    if alone.part_ratio is None:
+        raise ValueError("the parts of the step were not counted")
+    step_s = alone.step_s[rows][:, at]
+    return Alone(step_s=step_s, part_s=alone.part_ratio[:, rows][..., at] * step_s)
 
 
 def spread_step(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> Spread:
@@ -94,9 +103,7 @@ def spread_step(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -
         part, plan, tensor_all_reduce_s=tensor_all_reduce_s, traffic=part_of(traffic, plan), fabric=fabric
     )
     waiting_s = plan.accumulate * _directions(alone, plan) * tensor_all_reduce_s + data_s
-    step_s = _busy_s(part, plan) - _saved_s(part, plan) + waiting_s
-    ideal_s = (_busy_s(alone, plan) - _saved_s(alone, plan)) / plan.tensor
-    return Spread(step_s=step_s, waiting_s=waiting_s, efficiency_ratio=ideal_s / step_s)
+    return Spread(step_s=_busy_s(part, plan) - _saved_s(part, plan) + waiting_s, waiting_s=waiting_s)
 
 
 def _busy_s(alone: Alone, plan: Plan) -> FloatArray:
@@ -229,6 +236,4 @@ def _pipeline(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> 
             part_of(traffic, plan).gradient_bytes, outer_fabric(fabric, ways=stages)
         )
     waiting_s = gaps_s + sends_s + gradients_s
-    ideal_s = (busy_s - _saved_s(alone, plan)) / stages
-    step_s = ideal_s + waiting_s
-    return Spread(step_s=step_s, waiting_s=waiting_s, efficiency_ratio=ideal_s / step_s)
+    return Spread(step_s=(busy_s - _saved_s(alone, plan)) / stages + waiting_s, waiting_s=waiting_s)

@@ -22,10 +22,11 @@ from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
+from advisor.scale.kept_steps import KeptSteps
 from advisor.scale.lateness import lateness_of
 from advisor.scale.plans import machine_counts, runs_as_it_is
 from advisor.scale.served import predict_served
-from advisor.scale.spread_out import IndivisibleBatchError, spread_out
+from advisor.scale.spread_out import IndivisibleBatchError, planned_steps, spread_out, under_best_plans
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step at these batch sizes on single devices, given by index."""
@@ -44,12 +45,14 @@ def predict_on_all(
     start_up_s: FloatArray | float = 0.0,
     anchors: Sequence[Anchor] = (),
     family_of: Callable[[Plan], tuple[int, ...]] = lambda plan: (),
+    kept: KeptSteps | None = None,
 ) -> Predictions:
     """Predict the step at each global batch on every device, with the best plan over the GPUs of its machine.
 
     `start_up_s`, (devices,), is the start-up time of a machine, which counts against a deadline and is paid for each.
-    `family_of` is as in `predict_served`.
+    `family_of` is as in `predict_served`. `kept` has the steps of earlier calls for this workload.
     """
+    kept = kept or KeptSteps()
     start_up_s = np.broadcast_to(start_up_s, len(devices))
     if workload.generation is not None:
         return predict_served(
@@ -65,21 +68,32 @@ def predict_on_all(
     places, precisions = runs_of(devices, options.precision, workload=workload)
     devices = [devices[place] for place in places]
     predict_at = _predictor(
-        workload, devices=devices, precisions=precisions, efficiencies=efficiencies, options=options, anchors=anchors
+        workload,
+        devices=devices,
+        precisions=precisions,
+        efficiencies=efficiencies,
+        options=options,
+        anchors=anchors,
+        kept=kept,
     )
     asked, by_cost = spreading_of(options), job.objective in ("cost", "co2")
     per_step_s = start_up_s[places][:, np.newaxis] / np.ceil(job.samples / batches)
     is_alone = [runs_as_it_is(device, asked=asked) for device in devices]
     alone, several = np.flatnonzero(is_alone).tolist(), np.flatnonzero(np.logical_not(is_alone)).tolist()
-    shared = [devices[index] for index in several]
     parts = []
     if several:
-        spread = spread_out(
-            workload,
-            devices=shared,
-            batches=batches,
-            predict_at=lambda sizes: predict_at(sizes, several),
-            asked=asked,
+        steps = kept.get(
+            ("planned", batches.tobytes(), asked, *_runs_key(devices, precisions, several, options=options)),
+            lambda: planned_steps(
+                workload,
+                devices=[devices[index] for index in several],
+                batches=batches,
+                predict_at=lambda sizes: predict_at(sizes, several),
+                asked=asked,
+            ),
+        )
+        spread = under_best_plans(
+            steps,
             lateness=lateness_of(job, batches, start_up_s=start_up_s[places[several]]),
             by_cost=by_cost,
             start_up_s=per_step_s[several],
@@ -138,7 +152,13 @@ def predict_by_machines(
     places, precisions = runs_of([device], options.precision, workload=workload)
     runs = [device for _ in places]
     predict_at = _predictor(
-        workload, devices=runs, precisions=precisions, efficiencies=efficiencies, options=options, anchors=anchors
+        workload,
+        devices=runs,
+        precisions=precisions,
+        efficiencies=efficiencies,
+        options=options,
+        anchors=anchors,
+        kept=KeptSteps(),
     )
     asked = spreading_of(options)
     parts: list[tuple[Sequence[int], Predictions]] = []
@@ -166,20 +186,32 @@ def _predictor(
     efficiencies: Sequence[Efficiency],
     options: Options,
     anchors: Sequence[Anchor],
+    kept: KeptSteps,
 ) -> _PredictSome:
     step_kernels = StepKernels(workload, compile_mode=options.compile, layout=options.layout)
 
     def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
-        return predict_runs_of(
-            step_kernels,
-            devices=[devices[index] for index in some],
-            precisions=[precisions[index] for index in some],
-            efficiencies=efficiencies,
-            batches=sizes,
-            anchors=anchors,
+        return kept.get(
+            ("single", sizes.tobytes(), *_runs_key(devices, precisions, some, options=options)),
+            lambda: predict_runs_of(
+                step_kernels,
+                devices=[devices[index] for index in some],
+                precisions=[precisions[index] for index in some],
+                efficiencies=efficiencies,
+                batches=sizes,
+                anchors=anchors,
+            ),
         )
 
     return predict_at
+
+
+def _runs_key(
+    devices: Sequence[Device], precisions: Sequence[Precision | None], some: Sequence[int], *, options: Options
+) -> tuple[object, ...]:
+    """Return what the steps of these runs depend on."""
+    runs = [(precisions[index], devices[index]) for index in some]
+    return options.compile, options.layout, len(runs), *runs
 
 
 def _with_loader(predictions: Predictions, options: Options) -> Predictions:

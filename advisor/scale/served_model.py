@@ -146,6 +146,5 @@ def part_of_generation(workload: Workload, phase: Phase) -> Workload:
 
 
 def _blocks_of_pass(blocks: Blocks, count: int) -> Blocks:
-    start, slope = blocks.results.full
-    results = replace(blocks.results, full=(start / count, slope / count))
+    results = replace(blocks.results, full=tuple(size / count for size in blocks.results.full))
     return replace(blocks, count=blocks.count // count, results=results)

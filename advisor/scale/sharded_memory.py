@@ -6,6 +6,7 @@ et al., 2016.
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from advisor.records.device import DeviceKind
 from advisor.records.device_memory import MemoryPart
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
-from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workload
+from advisor.records.workload import Blocks, Growth, MemoryLine, Row, StoredBytes, Workload
 
 _STATES = ("parameters", "gradients", "optimizer_state")
 _STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
@@ -91,7 +92,9 @@ def _of_one(
     The states take `state_ratio` times the bytes that they have at `width`.
     """
     traced_ratio = 2.0 if workload.fine_tuning is not None and workload.fine_tuning.fp32_shards else 1.0
-    lines = tuple(_line(line, workload, plan, state_ratio=state_ratio * traced_ratio) for line in workload.memory)
+    lines = tuple(
+        _line(line, workload, plan, width=width, state_ratio=state_ratio * traced_ratio) for line in workload.memory
+    )
     rows = tuple(_stepped_part(row, plan, size_ratio=traced_ratio) for row in workload.rows)
     held = replace(workload, memory=lines, rows=rows)
     memory = step_memory(held, batches=batches, width=width, kind=kind, weights_are_gathered=_gathers(plan))
@@ -116,7 +119,7 @@ def _stepped_part(row: Row, plan: Plan, *, size_ratio: float) -> Row:
     return replace(row, attributes={**row.attributes, "element_count": attribute(row, "element_count") / parts})
 
 
-def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
+def _line(line: MemoryLine, workload: Workload, plan: Plan, *, width: Width, state_ratio: float) -> MemoryLine:
     """Return what one GPU holds at this moment of the step."""
     line = _accumulated(line, workload, plan)
     line = _inside_blocks(line, workload, plan)
@@ -124,7 +127,7 @@ def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: floa
     line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor) * state_ratio))
     line = _cache_part(line, workload, plan.tensor)
     line = _stage(line, plan)
-    return _data_part(line, workload, plan)
+    return _data_part(line, workload, plan, width=width)
 
 
 def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
@@ -145,8 +148,9 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
         return line
     if plan.checkpoint_activations:
         return _checkpointed(line, workload, plan)
+    size = partial(_size, batch=workload.batch)
     kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))
-    if plan.tensor == 1 or _size(line.activations) < _size(kept):  # in the second case backward is partly done
+    if plan.tensor == 1 or size(line.activations) < size(kept):  # in the second case backward is partly done
         return line
     inside = added([kept, scaled(results, -2.0)])
     return replace(line, activations=added([line.activations, scaled(inside, 1 / plan.tensor - 1)]))
@@ -158,13 +162,14 @@ def _checkpointed(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLin
     At a moment of backward, the blocks that are done hold nothing any more, unless their inputs are held. Tensors
     outside of blocks, such as logits, are freed before the first block is recomputed.
     """
+    size = partial(_size, batch=workload.batch)
     blocks = checkpointed_blocks(workload)
     kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))
     # Forward may hold more outside of blocks, such as logits, than is left of them in backward.
     alike = [one for one in workload.memory if (one.phase == "backward") == (line.phase == "backward")]
-    outside = max(0.0, max(_size(one.activations) for one in alike) - _size(kept))
-    left_ratio = min(1.0, max(0.0, (_size(line.activations) - outside) / max(1.0, _size(kept))))
-    largest = max(blocks, key=lambda one: _size(one.largest_kept))
+    outside = max(0.0, max(size(one.activations) for one in alike) - size(kept))
+    left_ratio = min(1.0, max(0.0, (size(line.activations) - outside) / max(1.0, size(kept))))
+    largest = max(blocks, key=lambda one: size(one.largest_kept))
     inside = added([largest.largest_kept, scaled(largest.results, -2.0 / largest.count)])
     of_block = added([largest.largest_kept, scaled(inside, 1 / plan.tensor - 1)])
     tuning = workload.fine_tuning
@@ -174,17 +179,18 @@ def _checkpointed(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLin
         # line counts already.
         count = sum(one.count for one in blocks)
         of_block = added([of_block, scaled(results, max(0, count - 2) / count)])
-    beyond = scaled(of_block, max(0.0, 1 - outside / max(1.0, _size(of_block))))
+    beyond = scaled(of_block, max(0.0, 1 - outside / max(1.0, size(of_block))))
     activations = added([line.activations, scaled(kept, -left_ratio), scaled(results, left_ratio), beyond])
-    return replace(line, activations=activations) if _size(activations) < _size(line.activations) else line
+    return replace(line, activations=activations) if size(activations) < size(line.activations) else line
 
 
 def checkpointed_blocks(workload: Workload) -> list[Blocks]:
     """Return the blocks to checkpoint: the outermost or the innermost, whichever need less memory."""
+    size = partial(_size, batch=workload.batch)
 
     def needed(blocks: list[Blocks]) -> float:
-        of_one = max((_size(one.largest_kept) for one in blocks), default=0.0)
-        return of_one + sum(_size(one.results) - _size(one.kept) for one in blocks)
+        of_one = max((size(one.largest_kept) for one in blocks), default=0.0)
+        return of_one + sum(size(one.results) - size(one.kept) for one in blocks)
 
     return min(outermost(workload.blocks), innermost(workload.blocks), key=needed)
 
@@ -232,7 +238,7 @@ def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
     return replace(held, activations=activations, kv_cache=scaled(line.kv_cache, part))
 
 
-def _data_part(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
+def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, width: Width) -> MemoryLine:
     """Keep the shards of this GPU, and add FSDP's gathered parameters or DDP's buckets, which hold all gradients."""
     if plan.data == 1 or workload.mode == "inference":
         return line
@@ -242,7 +248,7 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
         gradients = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)
         return replace(held, temporaries=added([line.temporaries, gradients]))
     if plan.sharding == "zero3" and line.phase != "optimizer":
-        whole = scaled(gathered(workload, block_ratio=1 / ways), 1 / plan.pipeline)
+        whole = scaled(gathered(workload, width=width, block_ratio=1 / ways), 1 / plan.pipeline)
         return replace(held, parameters=added([held.parameters, whole]))
     return held
 
@@ -253,6 +259,10 @@ def _states(line: MemoryLine, ratios: Mapping[str, float]) -> MemoryLine:
     return replace(line, **held)
 
 
-def _size(stored: StoredBytes) -> float:
-    """Return the bytes at one sample in fp32, for comparisons only."""
-    return sum(sum(getattr(stored, field.name)) for field in fields(StoredBytes))
+def _size(stored: StoredBytes, *, batch: int) -> float:
+    """Return the bytes at one sample in fp32, for comparisons only.
+
+    A batch x batch tensor counts with one of its rows, as long as in a step of `batch` samples.
+    """
+    growths: list[Growth] = [getattr(stored, field.name) for field in fields(StoredBytes)]
+    return sum(sum(growth[:2]) + sum(growth[2:]) * batch for growth in growths)

@@ -1,7 +1,7 @@
 """Finds the best parallel plan for each device and batch, and predicts the step under it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,14 @@ from advisor.records.prediction import USES, BoolArray, FloatArray, IndexArray, 
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.best_plans import BestPlans, Lateness, never_late
-from advisor.scale.parallel_step import spread_part
+from advisor.scale.parallel_step import one_gpu_s, spread_part
 from advisor.scale.plans import members_by_plan
 from advisor.scale.sharded_memory import memory_of_one
 
 PredictAt = Callable[[IndexArray], Predictions]
 """Predicts the step at these batch sizes on single devices."""
 _INITIAL = {
-    "at": 0, "step_s": np.inf, "waiting_s": np.inf, "efficiency_ratio": np.inf, "peak_memory_bytes": np.inf,
-    "fits": False, "is_tight": False,
+    "at": 0, "step_s": np.inf, "waiting_s": np.inf, "peak_memory_bytes": np.inf, "fits": False, "is_tight": False,
 }  # fmt: skip
 """The figures of a step before any plan; `at` is the batch of one pass, as an index of the predicted batches."""
 
@@ -33,6 +32,22 @@ for less."""
 
 class IndivisibleBatchError(UsageError):
     """No batch has enough samples for every pass of every GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedSteps:
+    """The steps of all plans, of which limits and prices make one the best for each device and batch.
+
+    - `alone`: the passes on single devices, at the batches of all plans; the whole answer if there are no `plans`
+    - `offers`: for each plan and group of devices, by index, the figures of the step, (members, batches)
+    - `whole_s`: the time of the step on one GPU, (devices, batches)
+    """
+
+    alone: Predictions
+    batches: IndexArray
+    plans: tuple[Plan, ...] = ()
+    offers: tuple[tuple[Plan, list[int], dict[str, Any]], ...] = ()
+    whole_s: FloatArray | None = None
 
 
 def spread_out(
@@ -46,18 +61,23 @@ def spread_out(
     by_cost: bool = True,
     start_up_s: FloatArray | float = 0.0,
 ) -> Predictions:
-    """Predict the step at each global batch under the cheapest (or fastest) plan that fits and keeps the time limits.
+    """Predict the step at each global batch under the best plan, as `planned_steps` and `under_best_plans` say."""
+    steps = planned_steps(workload, devices=devices, batches=batches, predict_at=predict_at, asked=asked)
+    return under_best_plans(steps, lateness=lateness, by_cost=by_cost, start_up_s=start_up_s)
 
-    `start_up_s`, (devices, batches), is a machine's start-up time over the steps of the job, paid for each machine.
-    If no plan keeps the limits, the one closest to them is used. If every device runs alone and nothing else was
-    requested, the result is that of `predict_at`. Raises `IndivisibleBatchError` if no batch can be divided as
-    requested.
+
+def planned_steps(
+    workload: Workload, *, devices: Sequence[Device], batches: IndexArray, predict_at: PredictAt, asked: Spreading
+) -> PlannedSteps:
+    """Predict the step at each global batch under all plans that were asked for.
+
+    If every device runs alone and nothing else was requested, there are no plans. Raises `IndivisibleBatchError` if no
+    batch can be divided as requested.
     """
     members_of = members_by_plan(workload, devices, asked)
     plans = sorted(members_of, key=_needs_code_changes)
     if all(plan == Plan() for plan in plans) and asked.gpus is None:
-        return predict_at(batches)
-    start_up_s = np.broadcast_to(start_up_s, (len(devices), len(batches)))
+        return PlannedSteps(alone=predict_at(batches), batches=batches)
     passes = {plan: pass_batches(batches, plan) for plan in plans}
     if not any(_divides(batches, plan).any() for plan in plans):
         least = min(plan.data * plan.accumulate for plan in plans)
@@ -66,34 +86,62 @@ def spread_out(
             f"{asked_for}a batch of {batches.max():,} has too few samples for {least:,}, one for each pass of each GPU",
             hint="increase --batch or leave it out",
         )
-    sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
+    on_one = Plan(accumulate=asked.accumulate, checkpoint_activations=asked.checkpoint_activations)
+    of_one = pass_batches(batches, on_one)
+    sizes = np.unique(np.concatenate([batches, of_one, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
-    best = BestPlans(plans, device_count=len(devices), batches=batches, key_count=3, initial=_INITIAL)
+    offers: list[tuple[Plan, list[int], dict[str, Any]]] = []
+    fits_whole = np.zeros((len(devices), len(batches)), dtype=np.bool_)
     for plan in plans:
         at = np.searchsorted(sizes, passes[plan])
         if not np.isin(passes[plan], sizes).all():
             continue  # the step is known only at its own batch size
-        weight = plan.machines if by_cost else 1
         is_divided = _divides(batches, plan)
-        needs_code_changes = _needs_code_changes(plan)
         members = members_of[plan]
-        if needs_code_changes:  # a model that fits on one GPU is never split
-            members = [one for one in members if best.rank[0, one].any()]
+        if _needs_code_changes(plan):  # a model that fits on one GPU is never split
+            members = [one for one in members if not fits_whole[one].all()]
         for (kind, width), group in _by_kind_and_width(workload, members, alone).items():
             offered = _offered(workload, plan, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided)
-            step_s, fits = offered["step_s"], offered["fits"]
-            margin = _SHARDING_MARGIN if plan.sharding != "none" else 1.0
-            machine_s = (step_s + start_up_s[group]) * weight * margin
-            late = np.maximum(1.0, lateness(step_s, group, np.array(float(plan.data)), None))
-            rank = np.stack(
-                [
-                    np.where(fits, float(needs_code_changes), 2.0),
-                    np.where(fits, late, 1.0),
-                    np.where(fits, np.where(late > 1, step_s, machine_s), offered["peak_memory_bytes"]),
-                ]
-            )
-            best.take(plan, group, rank=rank, figures=offered)
-    return _predictions(best, alone)
+            offers.append((plan, group, offered))
+            if not _needs_code_changes(plan):
+                fits_whole[group] |= offered["fits"]
+    able = [row for row, precision in enumerate(alone.precisions[:, 0]) if precision is not None]
+    whole_s = np.full(fits_whole.shape, np.inf)
+    whole_s[able] = one_gpu_s(on_one, alone=alone, rows=able, at=np.searchsorted(sizes, of_one))
+    return PlannedSteps(alone=alone, batches=batches, plans=tuple(plans), offers=tuple(offers), whole_s=whole_s)
+
+
+def under_best_plans(
+    steps: PlannedSteps,
+    *,
+    lateness: Lateness = never_late,
+    by_cost: bool = True,
+    start_up_s: FloatArray | float = 0.0,
+) -> Predictions:
+    """Return the step at each global batch under the cheapest (or fastest) plan that fits and keeps the time limits.
+
+    `start_up_s`, (devices, batches), is a machine's start-up time over the steps of the job, paid for each machine.
+    If no plan keeps the limits, the one closest to them is used.
+    """
+    device_count = len(steps.alone.devices)
+    if steps.whole_s is None:
+        return steps.alone
+    start_up_s = np.broadcast_to(start_up_s, (device_count, len(steps.batches)))
+    best = BestPlans(steps.plans, device_count=device_count, batches=steps.batches, key_count=3, initial=_INITIAL)
+    for plan, group, offered in steps.offers:
+        step_s, fits = offered["step_s"], offered["fits"]
+        margin = _SHARDING_MARGIN if plan.sharding != "none" else 1.0
+        machine_s = (step_s + start_up_s[group]) * (plan.machines if by_cost else 1) * margin
+        late = np.maximum(1.0, lateness(step_s, group, np.array(float(plan.data)), None))
+        rank = np.stack(
+            [
+                np.where(fits, float(_needs_code_changes(plan)), 2.0),
+                np.where(fits, late, 1.0),
+                np.where(fits, np.where(late > 1, step_s, machine_s), offered["peak_memory_bytes"]),
+            ]
+        )
+        best.take(plan, group, rank=rank, figures=offered)
+    return _predictions(best, steps.alone, whole_s=steps.whole_s)
 
 
 def _needs_code_changes(plan: Plan) -> bool:
@@ -145,15 +193,17 @@ def _offered(
         "at": at,
         "step_s": np.where(is_possible, spread.step_s, np.inf),
         "waiting_s": spread.waiting_s,
-        "efficiency_ratio": spread.efficiency_ratio,
         "peak_memory_bytes": np.where(is_possible, memory.mid, np.inf),
         "fits": is_possible & (memory.mid <= memory_bytes),
         "is_tight": is_possible & (memory.low <= memory_bytes) & (memory.high > memory_bytes),
     }
 
 
-def _predictions(best: BestPlans, alone: Predictions) -> Predictions:
-    """Return the steps under the best plans, with the relative errors of the device: those of links are unknown."""
+def _predictions(best: BestPlans, alone: Predictions, *, whole_s: FloatArray) -> Predictions:
+    """Return the steps under the best plans, with the relative errors of the device: those of links are unknown.
+
+    `whole_s` is the time of the same step on one GPU, (devices, batches).
+    """
     rows, figures = np.arange(len(alone.devices))[:, np.newaxis], best.figures
 
     def at(array: Any) -> Any:
@@ -165,6 +215,7 @@ def _predictions(best: BestPlans, alone: Predictions) -> Predictions:
     is_waiting = figures["waiting_s"] > step_s / 2
     uses = {name: getattr(alone, name) for name in USES}
     is_alone = np.array([plan == Plan() for plan in best.plans])[best.plan]
+    gpus_s = step_s * np.array([plan.gpu_count for plan in best.plans])[best.plan]
     return replace(
         alone,
         precisions=at(alone.precisions),
@@ -180,5 +231,9 @@ def _predictions(best: BestPlans, alone: Predictions) -> Predictions:
         measured=None if alone.measured is None else at(alone.measured) & is_alone,
         part_ratio=None,
         **{name: at(ratio) * (1 - waiting) for name, ratio in uses.items() if ratio is not None},
-        scaling=Scaling(plans=best.plans, plan=best.plan, efficiency_ratio=figures["efficiency_ratio"]),
+        scaling=Scaling(
+            plans=best.plans,
+            plan=best.plan,
+            efficiency_ratio=np.divide(whole_s, gpus_s, out=np.ones_like(step_s), where=is_possible),
+        ),
     )

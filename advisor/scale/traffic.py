@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
 from advisor.predict.row_work import constant_bytes
-from advisor.predict.step_memory import gradient_bytes, stored_bytes
+from advisor.predict.step_memory import double_ratio, gradient_bytes, stored_bytes
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
@@ -39,17 +39,21 @@ def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traf
     """Return the traffic of one pass at each of `batches`."""
     blocks = outermost(workload.blocks)
     count = sum(one.count for one in blocks)
-    half_ratio = 1.0 if width in ("full", "traced") else 0.5
-    all_gradients = gradient_bytes(workload) * (0.5 if width == "half" else 1.0)
+    parameter_ratio = gradient_ratio = 1.0
+    if width not in ("full", "traced"):
+        parameter_ratio = 0.5 - 0.25 * double_ratio(line.parameters for line in workload.memory)
+        gradient_ratio = 0.5 - 0.25 * double_ratio(line.gradients for line in workload.memory)
+    ddp_ratio = gradient_ratio if width == "half" else 1.0
+    all_gradients = gradient_bytes(workload) * ddp_ratio
     bucket_count = max(1, round(all_gradients / _BUCKET_BYTES))
-    last = max(all_gradients / bucket_count, _last_gradient_bytes(workload) * (0.5 if width == "half" else 1.0))
+    last = max(all_gradients / bucket_count, _last_gradient_bytes(workload) * ddp_ratio)
     results = sum((stored_bytes(one.results, batches=batches, width=width) for one in blocks), 0.0 * batches)
     return Traffic(
         gradient_bytes=all_gradients,
         bucket_count=bucket_count,
         last_bucket_bytes=min(last, all_gradients),
-        gathered_bytes=workload.parameter_bytes * half_ratio,
-        scattered_bytes=gradient_bytes(workload) * half_ratio,
+        gathered_bytes=workload.parameter_bytes * parameter_ratio,
+        scattered_bytes=gradient_bytes(workload) * gradient_ratio,
         block_count=count,
         block_ratio=sum(one.parameter_bytes for one in blocks) / max(1, workload.parameter_bytes),
         result_bytes=results / max(1, count),

@@ -18,7 +18,7 @@ _REFUSALS = {
     413: "the body is too large",
     415: "the body is not JSON",
     421: "unknown host name",
-    422: "a field is wrong, or no instance fits",
+    422: "a field is wrong, or there is nothing to explain or to compare because no instance fits",
     429: "too many requests are waiting",
     500: "internal error; see the log of the service",
     503: "the answer took too long, including the wait for a worker",

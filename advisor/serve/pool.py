@@ -133,7 +133,7 @@ class Pool:
             worker.catalog_version = self._catalog_version
             reply = await worker.ask(*newer, question)
         except BaseException as error:  # also after a cancelled question, because the worker is still busy with it
-            _LOG.warning("worker ended during %s: %s", question.word, error or type(error).__name__)
+            _LOG.warning("worker ended during %s: %s", question.word, str(error) or type(error).__name__)
             self._drop(worker)
             self.fill()
             raise

@@ -40,5 +40,4 @@ def problem_of(error: AdvisorError) -> Problem:
 def _field_of(error: AdvisorError) -> str:
     if isinstance(error, DocumentError):
         return ".".join(part for part in (error.where, error.key) if part)
-    field = first_field(error.message)
-    return f"options.{field}" if field else ""
+    return first_field(error.message)

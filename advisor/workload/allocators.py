@@ -210,6 +210,8 @@ class Allocations:
     """Serial numbers of blocks that only CPUs allocate."""
     state_bytes: int = 0
     """The optimizer's state, allocated in the first step and kept."""
+    double_state_bytes: int = 0
+    """The part of it in float64."""
 
     def taken_ratio(self, allocator: Allocator, *, has_scratch: bool) -> float:
         """Return the allocator's peak over two steps divided by the tensors' peak; at least 1."""

@@ -4,7 +4,8 @@ The number of elements that a mask selects is its size times the share expected 
 choice among n (`topk`, `argmax`), as in mixture-of-experts routing, all are assumed equally frequent, so the share is
 1 / n. A limit on the running count of such a mask, as an expert's capacity, cuts its share. All values are assumed to
 be finite, as trainers check of a loss. Nothing is known about other masks; they are assumed to be half true. A loop
-over the experts that some token chose visits the first ones.
+over the experts that some token chose visits the first ones. The targets of a CTC loss are assumed to fill the length
+to which they are padded; if they are concatenated, to be of equal length.
 """
 
 import math
@@ -57,6 +58,7 @@ class AssumedSizes:
 
     def __init__(self) -> None:
         self._assumed: dict[Any, int] = {}
+        self._of_targets: dict[str, None] = {}
         self._known: Any = WeakIdKeyDictionary()
 
     def __call__(self, size: Any) -> int:
@@ -81,6 +83,14 @@ class AssumedSizes:
         if isinstance(self._known.get(tensor), _Places):
             self._known.update(zip(slices, range(len(slices)), strict=True))
         return slices
+
+    def longest_target(self, targets: torch.Tensor, *, batch: int) -> int:
+        """Return the length of the longest target of a CTC loss, padded to (batch, length) or concatenated."""
+        is_padded = targets.dim() > 1
+        longest = self(targets.shape[-1]) if is_padded else math.ceil(self(targets.shape[0]) / self(batch))
+        which = "the longest target of ctc_loss is" if is_padded else "all targets of ctc_loss are"
+        self._of_targets[f"{which} assumed to have {longest} labels"] = None
+        return longest
 
     def number_in(self, tensor: Any) -> int | None:
         """Return the number that the tensor is assumed to hold, or None."""
@@ -166,11 +176,12 @@ class AssumedSizes:
         """Return what was assumed, in words."""
         sizes = [size for size in self._assumed.values() if size > 0]
         if not sizes:
-            return ()
+            return tuple(self._of_targets)
         shown = ", ".join(str(size) for size in sizes[:6]) + (", ..." if len(sizes) > 6 else "")
         subject = "1 size depends on data and is" if len(sizes) == 1 else f"{len(sizes)} sizes depend on data and are"
         return (
             f"{subject} assumed to be {shown}: masks are {_TRUE_RATIO:.0%} true, choices (experts) equally frequent",
+            *self._of_targets,
         )
 
 

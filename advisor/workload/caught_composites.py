@@ -20,7 +20,19 @@ from torch.overrides import TorchFunctionMode
 
 from advisor.ops.registry import IN_FULL, IN_HALF
 from advisor.ops.rnn import GATE_COUNTS
+from advisor.records.explained_step import WhyUnfused
 from advisor.records.workload import Attention, Attribute
+from advisor.workload.ctc_loss import CTC_LOSSES, with_length_tensors
+from advisor.workload.flex_attention import (
+    COMPILED_NOTE,
+    UNKNOWN_NOTE,
+    UNMASKED_NOTE,
+    BlockShares,
+    changes_of_scores,
+    flex_patches,
+    is_flex_attention,
+    result_count,
+)
 from advisor.workload.own_autocast import autocast_followed
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import PAUSED, Recorder
@@ -150,6 +162,7 @@ class Composites(TorchFunctionMode):
         super().__init__()
         self._recorder = recorder
         self._real = real
+        self._shares = BlockShares()
         self._decomposes_attention = attention == "eager"
         self._math_precision = IN_HALF if half_attention else IN_FULL
 
@@ -163,6 +176,7 @@ class Composites(TorchFunctionMode):
         run_backward = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
         def run_backward_caught(*args: Any, **kwargs: Any) -> Any:
+            self._recorder.on_backward()
             with self:
                 return run_backward(*args, **kwargs)
 
@@ -170,7 +184,8 @@ class Composites(TorchFunctionMode):
             (functional, "scaled_dot_product_attention", self._attention),
             (torch.autograd, "_engine_run_backward", run_backward_caught),
         ]
-        followed = chain(_fast_norms_followed(self._recorder), autocast_followed(self._recorder))
+        recorder = self._recorder
+        followed = chain(_fast_norms_followed(recorder), autocast_followed(recorder), flex_patches(recorder))
         with patched(patches), self, patched(followed):
             yield
 
@@ -185,6 +200,11 @@ class Composites(TorchFunctionMode):
             mask = func(*args, **kwargs)
             self._recorder.sizes.learn_mask(mask, true_ratio=_FINITE_TESTS[func])
             return mask
+        if is_flex_attention(func):
+            return self._flex_attention(*args)
+        if not self._real and callable(func) and func in CTC_LOSSES:
+            with self._recorder.within(PAUSED):
+                args, kwargs = with_length_tensors(args, kwargs)
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)
@@ -212,13 +232,10 @@ class Composites(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
-        if (
-            self._decomposes_attention
-            or query.dim() != _FUSED_DIMS
-            or _has_strided_rows(query, (query, key, value, attn_mask))
-            or _is_broadcast(query, key, value, enable_gqa=enable_gqa)
-        ):
-            with torch._C.DisableTorchFunction(), self._recorder.within(self._math_precision):
+        why_unfused = self._why_unfused(query, key, value, attn_mask, enable_gqa=enable_gqa)
+        if why_unfused is not None:
+            in_math = self._recorder.within(self._math_precision)
+            with torch._C.DisableTorchFunction(), in_math, self._recorder.unfused(why_unfused):
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
         @passes_arguments_on
@@ -236,6 +253,68 @@ class Composites(TorchFunctionMode):
         )
         inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
         return _apply(plan, inputs)[0]
+
+    @passes_arguments_on
+    def _flex_attention(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        score_mod: Callable[..., torch.Tensor],
+        block_mask: tuple[Any, ...],
+        scale: float,
+        kernel_options: Mapping[str, Any],
+        *buffers: Any,
+    ) -> tuple[torch.Tensor, ...]:
+        """Record `flex_attention`; return its result, and statistics of the scores, empty unless asked for.
+
+        On real tensors it computes attention without the mask and the changes of scores, which torch's own code for
+        CPUs takes minutes for.
+        """
+        recorder, returns_sums = self._recorder, bool(kernel_options.get("OUTPUT_LOGSUMEXP"))
+        share = self._shares.of(block_mask, q_len=query.shape[-2], kv_len=key.shape[-2])
+        recorder.assume(COMPILED_NOTE)
+        if share is None:
+            recorder.assume(UNKNOWN_NOTE)
+        if self._real:
+            recorder.assume(UNMASKED_NOTE)
+
+        def run(inputs: Sequence[torch.Tensor]) -> Tensors:
+            with torch._C.DisableTorchFunction():
+                result = _ATTENTION(*inputs[:3], scale=scale, enable_gqa=True)
+                sums = result.new_full(result.shape[:-1], math.log(inputs[1].shape[-2]), dtype=torch.float32)
+            return (result, sums) if returns_sums else (result,)
+
+        plan = _Plan(
+            recorder=recorder,
+            op="attention",
+            attributes={"causal": False, "dropout_ratio": 0.0, "block_ratio": 1.0 if share is None else share},
+            allocate=_allocate_attention,
+            results=2 if returns_sums else 1,
+            run=run if self._real else None,
+        )
+        changes = changes_of_scores(score_mod, query, recorder=recorder)
+        made = _apply(plan, (query, key, value) if changes is None else (query, key, value, changes))
+        with recorder.within(PAUSED):
+            return (*made, *(query.new_empty(0) for _ in range(result_count() - len(made))))
+
+    def _why_unfused(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None,
+        *,
+        enable_gqa: bool,
+    ) -> WhyUnfused | None:
+        """Return why no fused kernel computes this attention, or None if one does."""
+        if self._decomposes_attention:
+            return "asked"
+        if query.dim() != _FUSED_DIMS:
+            return "dims"
+        if _has_strided_rows(query, (query, key, value, attn_mask)):
+            return "rows"
+        return "shared" if _is_broadcast(query, key, value, enable_gqa=enable_gqa) else None
 
     def _recurrent(self, func: Any, mode: str, args: Any) -> Tensors:
         """Record a recurrent layer; `args` are (input, states, weights, settings...).

@@ -3,22 +3,23 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import ROW_ERRORS, DocumentError, did_you_mean, row_problem
 from advisor.files.json_text import read_as, read_json
-from advisor.ops.evaluate import row_cost
+from advisor.ops.evaluate import bytes_at, falls, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.records.script import Script
-from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
+from advisor.records.workload import SCHEMA_VERSION, Growth, Operand, Row, StoredBytes, Workload
 from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals, unknown_ops
 
 _DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio", "unknown_ops", "second_count"})
 _APART = frozenset(
     {
-        "rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation", "script", "fine_tuning", "is_half",
+        "rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "squared_taken", "generation", "script",
+        "fine_tuning", "is_half",
     }
 )  # fmt: skip
 """Fields that are written in a form of their own, or only where they say something."""
@@ -30,6 +31,7 @@ _MOST_ELEMENTS = 2.0**48
 """Processors cannot address more bytes, so no tensor has more elements."""
 _MOST_BYTES = 2.0**57
 """Address space of processors with five levels of page tables."""
+_GROWTH_LENGTHS = (2, 3)
 _MOST_CALLS = 1e9
 """A call takes at least a microsecond, so a step of more calls would take over a quarter of an hour."""
 _MOST_BATCH = 1e9
@@ -58,6 +60,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         "memory": [asdict(line) for line in workload.memory],
         "blocks": [asdict(blocks) for blocks in workload.blocks],
         "taken": asdict(workload.taken),
+        **({} if workload.squared_taken is None else {"squared_taken": asdict(workload.squared_taken)}),
         **({} if workload.generation is None else {"generation": asdict(workload.generation)}),
         **({} if workload.fine_tuning is None else {"fine_tuning": asdict(workload.fine_tuning)}),
         **({"is_half": True} if workload.is_half else {}),
@@ -177,8 +180,9 @@ def _problems(workload: Workload) -> Iterator[_Problem]:
         for key in ("kept", "largest_kept", "results"):
             held: StoredBytes = getattr(blocks, key)
             yield from _stored_problems(held, workload.batch, least_batch=least_batch, key=f"blocks.{index}.{key}")
-    for key in ("heap", "cache"):
-        yield from _outside(getattr(workload.taken, key), least=1, most=_MOST_TAKEN_RATIO, key=f"taken.{key}")
+    for name, taken in (("taken", workload.taken), ("squared_taken", workload.squared_taken or workload.taken)):
+        for key in ("heap", "cache"):
+            yield from _outside(getattr(taken, key), least=1, most=_MOST_TAKEN_RATIO, key=f"{name}.{key}")
     for index, row in enumerate(workload.rows):
         yield from _row_problems(row, workload.batch, least_batch=least_batch, key=f"rows.{index} ({row.op})")
 
@@ -210,27 +214,31 @@ def _operand_problems(operand: Operand, batch: int, *, least_batch: int, key: st
         yield f"{key}.dtype", f"found {operand.dtype!r:.80}, which is not a torch dtype"
     numel = 1.0
     for dim in operand.shape:
-        constant, per_sample = dim if isinstance(dim, tuple) else (dim, 0)
-        yield from _line_problems(constant, per_sample, least_batch=least_batch, key=f"{key}.shape")
-        yield from _outside(constant + per_sample * batch, key=f"{key}.shape")
-        numel *= constant + per_sample * batch
+        growth = dim if isinstance(dim, tuple) else (dim, 0)
+        size = float(bytes_at(growth, batch=batch))
+        yield from _growth_problems(growth, least_batch=least_batch, key=f"{key}.shape")
+        yield from _outside(size, key=f"{key}.shape")
+        numel *= size
     yield from _outside(numel, most=_MOST_ELEMENTS, key=f"{key}.shape")
 
 
 def _stored_problems(stored: StoredBytes, batch: int, *, least_batch: int, key: str) -> Iterator[_Problem]:
-    for start, per_sample in (stored.low, stored.full, stored.other):
-        yield from _line_problems(start, per_sample, least_batch=least_batch, key=key)
-        yield from _outside(start + per_sample * batch, most=_MOST_BYTES, key=key)
+    for growth in astuple(stored):
+        if len(growth) not in _GROWTH_LENGTHS:
+            yield key, f"found {len(growth)} numbers, expected {' or '.join(map(str, _GROWTH_LENGTHS))}"
+        yield from _growth_problems(growth, least_batch=least_batch, key=key)
+        yield from _outside(float(bytes_at(growth, batch=batch)), most=_MOST_BYTES, key=key)
 
 
-def _line_problems(start: float, per_sample: float, *, least_batch: int, key: str) -> Iterator[_Problem]:
+def _growth_problems(growth: Growth, *, least_batch: int, key: str) -> Iterator[_Problem]:
     """Check that a size is at least 0 at the smallest batch and does not fall, so that it is valid at every batch."""
-    for number in (start, per_sample):
+    for number in growth:
         yield from _outside(number, least=-_LARGEST, key=key)
-    if per_sample < 0:
-        yield key, f"found [{start:g}, {per_sample:g}], which falls as the batch grows"
-    if start + per_sample * least_batch < 0:
-        yield key, f"found [{start:g}, {per_sample:g}], which is below 0 at a batch of {least_batch}"
+    found = f"found [{', '.join(f'{number:g}' for number in growth)}]"
+    if falls(growth):
+        yield key, f"{found}, which falls as the batch grows"
+    if bytes_at(growth, batch=least_batch) < 0:
+        yield key, f"{found}, which is below 0 at a batch of {least_batch}"
 
 
 def _outside(number: float, *, least: float = 0, most: float = _LARGEST, key: str) -> Iterator[_Problem]:

@@ -14,6 +14,7 @@ import torch
 from transformers.modeling_outputs import BaseModelOutput
 
 from advisor.errors import TraceError
+from advisor.ops.evaluate import bytes_at
 from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.records.generation import Generation
 from advisor.records.workload import Blocks, MemoryLine, Phase, Row, StoredBytes, Workload
@@ -168,8 +169,8 @@ def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> Memor
     prompts = CHUNK_TOKENS / generation.prefill_tokens
 
     def of_chunk(stored: StoredBytes) -> StoredBytes:
-        lines = asdict(stored).items()
-        return StoredBytes(**{name: (max(0.0, start + prompts * slope), 0.0) for name, (start, slope) in lines})
+        sizes = {name: float(bytes_at(growth, batch=prompts)) for name, growth in asdict(stored).items()}
+        return StoredBytes(**{name: (max(0.0, size), 0.0) for name, size in sizes.items()})
 
     return replace(
         line,

@@ -1,7 +1,7 @@
 """Makes the forward's arguments for any batch size, from the user's `example_inputs` or `--input`."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,11 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
 
     @passes_arguments_on
     def make(batch: int) -> Inputs:
-        return arguments_of(example(batch), model=model)
+        inputs = arguments_of(example(batch), model=model)
+        sized = [tensor for tensor in _tensors(inputs) if tensor.dim() > 0]
+        if sized and not any(tensor.size(0) for tensor in sized):
+            raise LoadError(f"example_inputs({batch}) has no samples", hint="return as many as it is asked for")
+        return inputs
 
     default = parameters[0].default
     if isinstance(default, int):
@@ -96,6 +100,13 @@ def describe_inputs(inputs: Inputs) -> str:
     """Describe the arguments for error messages, as in `(32, 3, 224, 224) float32, mask=(32, 128) bool`."""
     args, kwargs = inputs
     return ", ".join([*map(_describe, args), *(f"{name}={_describe(value)}" for name, value in kwargs.items())])
+
+
+def tensors_not_given(model: nn.Module, given: Collection[str]) -> str:
+    """Return the end of a hint: the tensors that the forward takes beside `given`, if its annotations name any."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    others = [one.name for one in parameters if one.name not in given and "Tensor" in str(one.annotation)]
+    return f"; its forward also takes {', '.join(others)}" if others else ""
 
 
 def suggest_inputs(model: nn.Module) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from advisor.errors import TraceError
+from advisor.errors import LoadError, TraceError
 
 Inputs = tuple[tuple[Any, ...], Mapping[str, Any]]
 """Positional and keyword arguments of the model's forward."""
@@ -16,7 +16,7 @@ Inputs = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model ready to be traced."""
+    """A model ready to be traced; raises `LoadError` for a batch without samples."""
 
     name: str
     model: nn.Module
@@ -38,6 +38,12 @@ class LoadedModel:
     """The step drops the model's output before backward, as transformers' Trainer does."""
     notes: tuple[str, ...] = ()
     """Tell the user what was assumed."""
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise LoadError(
+                f"{self.name}: its inputs have a batch of {self.batch}", hint="give inputs with at least one sample"
+            )
 
 
 _WRAPPERS = {

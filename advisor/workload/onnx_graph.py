@@ -225,7 +225,14 @@ class GraphModule(nn.Module):
             return [torch.full(known[0].tolist(), 0, dtype=dtype)]
         counterpart = None if node.domain else COUNTERPARTS.get(node.op)
         if counterpart is not None:
-            call = Call(op=node.op, version=node.version, inputs=tensors, known=known, attributes=node.attributes)
+            call = Call(
+                op=node.op,
+                version=node.version,
+                inputs=tensors,
+                known=known,
+                attributes=node.attributes,
+                output_count=len(node.outputs),
+            )
             result = counterpart(call)
             if result is not NotImplemented:
                 return [result] if isinstance(result, torch.Tensor) else result

@@ -20,6 +20,8 @@ Result = Any
 """A tensor, a sequence of tensors, or `NotImplemented` for a form of the operator without a counterpart."""
 _SINCE_ONE_AXIS = 13
 """The version from which Softmax works on one axis; before, on all axes from `axis` on."""
+_SINCE_BROADCAST_SLOPE = 7
+"""The version from which the slope of PRelu broadcasts to its input; before, it had one number or one per channel."""
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
@@ -32,6 +34,7 @@ class Call:
     inputs: Sequence[torch.Tensor | None]
     known: Sequence[Array | None]
     attributes: Mapping[str, Any]
+    output_count: int
 
     def tensor(self, index: int = 0) -> torch.Tensor:
         """Return an input that must be there; raise `ValueError` otherwise."""
@@ -146,6 +149,13 @@ def _clamped(call: Call) -> Result:
         call.get(name) if not call.is_given(index) else call.operand(index) for index, name in ((1, "min"), (2, "max"))
     ]
     return call.tensor() if limits == [None, None] else torch.clamp(call.tensor(), *limits)
+
+
+def _sloped(call: Call) -> Result:
+    source, slope = call.tensor(0), call.tensor(1)
+    if call.version < _SINCE_BROADCAST_SLOPE:
+        return torch.prelu(source, slope.reshape(-1))
+    return torch.ops.aten._prelu_kernel(source, slope)  # the kernel of torch.prelu, which takes only slopes of channels
 
 
 # -- convolutions and pooling -----------------------------------------------------------------------------------------
@@ -322,7 +332,7 @@ def _split(call: Call) -> Result:
     source, axis = call.tensor(), call.get("axis", 0)
     sizes = call.values(1, "split")
     if sizes is None:
-        count = call.get("num_outputs")
+        count = call.output_count
         size = math.ceil(source.shape[axis] / count)
         sizes = [min(size, source.shape[axis] - size * index) for index in range(count)]
     return source.split(sizes, axis)
@@ -496,7 +506,7 @@ COUNTERPARTS: Mapping[str, Counterpart] = {
     "HardSigmoid": lambda call: functional.hardsigmoid(call.tensor()),
     "LeakyRelu": lambda call: functional.leaky_relu(call.tensor(), call.get("alpha", 0.01)),
     "ThresholdedRelu": lambda call: functional.threshold(call.tensor(), call.get("alpha", 1.0), 0.0),
-    "PRelu": lambda call: torch.prelu(call.tensor(0), call.tensor(1).reshape(-1)),
+    "PRelu": _sloped,
     "Where": lambda call: torch.where(call.tensor(0), call.operand(1), call.operand(2)),
     "Conv": _convolved,
     "ConvTranspose": _convolved_back,

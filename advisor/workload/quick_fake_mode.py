@@ -189,7 +189,7 @@ def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
         return None
     if any(declared.alias_info is not None or isinstance(declared.type, torch.ListType) for declared in returns):
         return None  # the tensors of a list may share one storage
-    if any(part is not None and part.fake_device != _CPU for part in parts):
+    if any(part is not None and (part.fake_device != _CPU or part.layout is not torch.strided) for part in parts):
         return None
     known = [part if part is None else (tuple(part.shape), part.stride(), part.dtype) for part in parts]
     return known if isinstance(result, (list, tuple)) else known[0]

@@ -21,22 +21,26 @@ from advisor.ops.registry import (
     COPIES_DESTINATION,
     IN_FULL,
     IN_HALF,
+    UNFUSED,
     Autocast,
     Cost,
     Formula,
     autocast_of,
     formula_of,
 )
+from advisor.ops.sparse import name_on_sparse
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.cpu_scratch import lstm_scratch
+from advisor.workload.ctc_loss import ctc_loss_on_fakes, is_ctc_loss_on_fakes
 from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.loaded import unwrapped
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
-from advisor.workload.storages import CELL, BlockBytes, BlockMemory, Category, Storages, Stored
-from advisor.workload.user_error import passes_arguments_on
+from advisor.workload.sparse_fakes import called_on_sparse, is_sparse, parts_of
+from advisor.workload.storages import CELL, STORINGS, BlockBytes, BlockMemory, Category, Storages, Stored
+from advisor.workload.user_error import passes_arguments_on, place_now
 
 _ALLOCATIONS = frozenset(f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty"))
 _COMPOSITE_OF = {
@@ -54,7 +58,13 @@ _SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
 _LSTM_RESULTS = 3
 """Output and two states; a fourth result is kept for backward."""
 PAUSED = "paused"
-_NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
+_NAMES = {
+    torch.float32: "float32",
+    torch.int64: "int64",
+    torch.bool: "bool",
+    torch.int4: "int8",  # type: ignore[attr-defined]  # torch's stubs lack it
+}
+"""torch stores an element of `torch.int4` in a byte; "int4" is the format of quantized weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +93,7 @@ class Recording:
     phases: tuple[Phase, ...]
     """The phase of each sample."""
     unknown_ops: dict[str, int]
-    """Operators without a formula -> number of calls."""
+    """Operators without a formula -> number of calls, those inside composites included."""
     allocations: Allocations = field(default_factory=Allocations)
     blocks: Mapping[str, Sequence[BlockBytes]] = field(default_factory=dict)
     """The repeated blocks by their path."""
@@ -93,9 +103,25 @@ class Recording:
     optimizers: tuple[str, ...] = ()
     """Class names of the optimizers that stepped."""
     assumed: tuple[str, ...] = ()
-    """Assumptions about data-dependent sizes, in words."""
+    """Assumptions that were made while tracing, in words."""
     has_own_loss: bool = False
     """The model's output contains a loss."""
+    other_parameter_count: int = 0
+    """Parameters of the other networks that the step trains."""
+    other_parameter_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How much of a step was recorded by then; see `Recording`."""
+
+    call_count: int
+    sample_count: int
+    event_count: int
+    recomputed_count: int
+    unknown_in_composites: Counter[str]
+    state_bytes: int
+    double_state_bytes: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +138,8 @@ class _OpenComposite:
 class Recorder(TorchDispatchMode):
     """Records the operators that torch dispatches while it is active, on fake tensors or on real ones."""
 
+    supports_higher_order_operators = True
+
     def __init__(
         self, model: nn.Module, *, companions: Sequence[nn.Module] = (), sizes: AssumedSizes, symbolic: bool
     ) -> None:
@@ -123,11 +151,16 @@ class Recorder(TorchDispatchMode):
         self._calls: list[TracedCall] = []
         self._live: list[tuple[int, ...]] = []
         self._phases: list[Phase] = []
-        self._unknown: dict[str, int] = {}
+        self._unknown: Counter[str] = Counter()
         self._operators: dict[Any, _Operator] = {}
         self._marks: Counter[str] = Counter()
-        self._backward_ids: set[int] = set()
-        self._state_bytes: dict[int, int] = {}
+        self._why_unfused = ""
+        self._has_held_blocks = False
+        self._backward_number = 0
+        self._gradient_passes: set[int] = set()
+        self._assumptions: dict[str, None] = {}
+        self._state_bytes: dict[int, tuple[int, int]] = {}
+        """Id of an optimizer -> bytes of its state, and of the part in float64."""
         self._open: _OpenComposite | None = None
         self._own = frozenset(identity for identity, _ in generic_paths(model))
         named = [(model, ""), *((companion, type(companion).__name__) for companion in companions)]
@@ -223,19 +256,24 @@ class Recorder(TorchDispatchMode):
 
     def _current_phase(self) -> Phase:
         if _in_backward():
-            if not self._backward_ids:
+            if not self._has_held_blocks:
+                self._has_held_blocks = True
                 self._blocks.hold(self._storages.live)
-            self._backward_ids.add(torch._C._current_graph_task_id())
             self.phase = "optimizer"  # after the gradients come clipping and the optimizer's step
             return "backward"
         return self.phase
 
+    def on_backward(self) -> None:
+        """Note that a backward pass begins, or a part of one: reentrant checkpointing runs one for each segment."""
+        self._backward_number += not _in_backward()
+
     @property
     def backward_count(self) -> int:
-        """The number of backward passes."""
-        return len(self._backward_ids)
+        """The number of backward passes that gave parameters their gradients, unlike those of `autograd.grad`."""
+        return len(self._gradient_passes)
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
+        self._gradient_passes.add(self._backward_number)
         for part in _tensors(parameter.grad):
             self._storages.move(part, "gradients")
             self._gradients.add(self._storages.of(part, "gradients").serial)
@@ -255,13 +293,36 @@ class Recorder(TorchDispatchMode):
         finally:
             self._marks[mark] -= 1
 
+    @contextmanager
+    def unfused(self, why: str) -> Iterator[None]:
+        """Note at the softmax inside why no fused kernel computes this attention, as `WhyUnfused`."""
+        self._why_unfused = why
+        try:
+            yield
+        finally:
+            self._why_unfused = ""
+
     @passes_arguments_on
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # half of all calls; a fake tensor has its own device
             return getattr(args[0], "fake_device", None) or func(*args)
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return self._pass_higher_order(func, args, kwargs or {})
         # Otherwise every access to a tensor's shape, also in fake tensors' kernels, would call the function modes.
         with torch._C.DisableTorchFunction():
             return self._follow(func, args, kwargs or {})
+
+    @passes_arguments_on
+    def _pass_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes functions, inside a composite; its own calls do not reach the recorder."""
+        if not self._marks[PAUSED]:
+            where = place_now()
+            raise TraceError(
+                f"{where and f'{where}: '}the higher-order operator `{func.name()}` cannot be traced",
+                hint="for the trace, use ordinary operators in its place: Python's `if` for torch.cond, a `for` loop "
+                "for scan and while_loop",
+            )
+        return func(*args, **kwargs)
 
     @passes_arguments_on
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -277,11 +338,14 @@ class Recorder(TorchDispatchMode):
             raise RuntimeError(f"passed-in embed_dim {args[1]} didn't match last dim of query {args[0].size(-1)}")
         if func is torch.ops.aten.unbind.int and isinstance(args[0].shape[(*args, 0)[1]], torch.SymInt):
             result = self.sizes.slices(*args)  # torch's own rule cuts a size that depends on data into two pieces
+        elif any(map(is_sparse, args)):
+            result = called_on_sparse(func, args, kwargs)
+        elif is_ctc_loss_on_fakes(func, args):
+            result = ctc_loss_on_fakes(func, args, self.sizes)
         else:
             result = called_as_on_gpu(func, args, kwargs)
-        if not operator.is_view and any(map(_is_sparse, (*args, result))):
-            # Formulas hold for dense tensors only.
-            operator = replace(operator, op=f"{operator.op}[sparse]", formula=None, family="unknown")
+        if not operator.is_view and any(map(is_sparse, (*args, result))):
+            operator = _on_sparse(operator)
         self._record_operator(operator, args, kwargs, result)
         return result
 
@@ -346,6 +410,7 @@ class Recorder(TorchDispatchMode):
         if is_listed and (self._marks[IN_HALF] or is_half_sum):
             attributes += ((IN_HALF, True),)
         module, without_autocast = self._place()
+        without_autocast |= self._open is not None  # optimizers step outside of it
         is_full = self._marks[IN_FULL] or (without_autocast and not self._marks[IN_HALF])
         if is_full and operator.formula is not None:
             attributes += ((IN_FULL, True),)
@@ -353,6 +418,8 @@ class Recorder(TorchDispatchMode):
         # torch/csrc/autograd/FunctionsManual.cpp).
         if operator.op in INDEXED_WRITES and phase != "backward":
             attributes += ((COPIES_DESTINATION, True),)
+        if self._why_unfused and operator.family == "softmax":
+            attributes += ((UNFUSED, self._why_unfused),)
         by_name = dict(attributes)
         policy = autocast_of(operator.op, by_name, on_cpu=False)
         policy_on_cpus = autocast_of(operator.op, by_name, on_cpu=True)
@@ -395,8 +462,6 @@ class Recorder(TorchDispatchMode):
                     storages=tuple(stored.serial for _, stored in (*read, *made)),
                 )
             )
-            if operator.formula is None and operator.family == "unknown":
-                self._unknown[operator.op] = self._unknown.get(operator.op, 0) + 1
         self._sample(phase)
 
     def _note_scratch(
@@ -465,14 +530,27 @@ class Recorder(TorchDispatchMode):
         self._live.append(tuple(self._storages.live_bytes))
         self._phases.append(phase)
 
+    def assume(self, note: str) -> None:
+        """Add an assumption of the trace, in words, unless it was made before."""
+        self._assumptions[note] = None
+
     @property
     def in_composite(self) -> bool:
         """True between `begin_composite` and `end_composite`."""
         return self._open is not None
 
+    @property
+    def composite_is_empty(self) -> bool:
+        """True if no call was made since `begin_composite`."""
+        return self._open is not None and not self._open.calls
+
     def begin_composite(self) -> None:
         """Begin a composite: until `end_composite`, calls are measured but not recorded."""
         self._open = _OpenComposite(calls=[], start_bytes=sum(self._storages.live_bytes))
+
+    def drop_composite(self) -> None:
+        """End the composite and forget its calls."""
+        self._open = None
 
     @contextmanager
     def outside_composite(self) -> Iterator[None]:
@@ -486,53 +564,85 @@ class Recorder(TorchDispatchMode):
             if composite is not None:
                 composite.start_bytes += sum(self._storages.live_bytes) - before_bytes
 
-    def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> list[Cost]:
-        """End the composite and return the costs of its calls; their peak memory becomes one sample.
+    def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> list[TracedCall]:
+        """End the composite and return its calls; their peak memory becomes one sample.
 
         `state` are the tensors that the composite keeps from one step to the next. They are no longer counted among the
-        live storages, because the `state_bytes` of each `owner` are added to all moments of the step.
+        live storages, because the `state_bytes` of each `owner` are added to all moments of the step. State and
+        temporaries are in float64 where the gradients are.
         """
         composite, self._open = self._open, None
         if composite is None:
             raise ValueError("no composite was begun")
         kept_bytes = sum(self._storages.leave_out(tensor) for tensor in state)
-        self._state_bytes[owner] = state_bytes
         sample = list(self._storages.live_bytes)
-        sample[CELL["temporaries", "full"]] += max(0, composite.most_bytes - kept_bytes)
+        doubles = sample[CELL["gradients", "double"]]
+        gradient_bytes = max(1, sum(sample[CELL["gradients", storing]] for storing in STORINGS))
+        self._state_bytes[owner] = state_bytes, state_bytes * doubles // gradient_bytes
+        temporary_bytes = max(0, composite.most_bytes - kept_bytes)
+        double_bytes = temporary_bytes * doubles // gradient_bytes
+        sample[CELL["temporaries", "full"]] += temporary_bytes - double_bytes
+        sample[CELL["temporaries", "double"]] += double_bytes
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
-        return [row_cost(_row(index, call, Fusion()), batch=1) for index, call in enumerate(composite.calls)]
+        self._unknown += _unknown_ops(composite.calls)
+        return composite.calls
+
+    def repeat(self, call: TracedCall, *, count: int) -> None:
+        """Record a call of an ended composite by itself, `count` times."""
+        self._calls += [call] * count
+
+    def storages_of(self, tensors: Iterable[torch.Tensor]) -> frozenset[int]:
+        """Return the numbers of the tensors' storages, as in `TracedCall.storages`."""
+        return frozenset(self._storages.of(part, "temporaries").serial for part in _tensors(list(tensors)))
 
     def leave_out(self, state: Iterable[torch.Tensor]) -> None:
         """Stop counting these tensors' memory, which their owner reports separately."""
         for tensor in state:
             self._storages.leave_out(tensor)
 
-    def finish(self, *, inputs: Iterable[torch.Tensor] = (), optimizers: Iterable[str] = ()) -> Recording:
-        """Return the recording, once the step is over; it names its inputs and the optimizers that stepped."""
-        fusion = fuse(self._calls)
+    def moment(self) -> Moment:
+        """Return how much is recorded now."""
+        return Moment(
+            call_count=len(self._calls),
+            sample_count=len(self._live),
+            event_count=len(self._storages.events),
+            recomputed_count=len(self._recomputed),
+            unknown_in_composites=self._unknown.copy(),
+            state_bytes=sum(state_bytes for state_bytes, _ in self._state_bytes.values()),
+            double_state_bytes=sum(double_bytes for _, double_bytes in self._state_bytes.values()),
+        )
+
+    def finish(
+        self, *, inputs: Iterable[torch.Tensor] = (), optimizers: Iterable[str] = (), end: Moment | None = None
+    ) -> Recording:
+        """Return the recording of the step, which was over at `end`, or now; name its inputs and its optimizers."""
+        end = end or self.moment()
+        recorded = self._calls[: end.call_count]
+        fusion = fuse(recorded)
         constant = self._own_storages | self._gradients
-        halves = _halves(self._calls, self._trained)
+        halves = _halves(recorded, self._trained)
         return Recording(
             rows=tuple(
                 _row(index, call, fusion, halves=halves[index], constant=constant)
-                for index, call in enumerate(self._calls)
+                for index, call in enumerate(recorded)
             ),
-            live_bytes=tuple(self._live),
-            phases=tuple(self._phases),
-            unknown_ops=dict(self._unknown),
+            live_bytes=tuple(self._live[: end.sample_count]),
+            phases=tuple(self._phases[: end.sample_count]),
+            unknown_ops=dict(_unknown_ops(recorded) + end.unknown_in_composites),
             allocations=Allocations(
-                events=tuple(self._storages.events),
+                events=tuple(self._storages.events[: end.event_count]),
                 model_count=self._model_count,
                 gradients=frozenset(self._gradients),
                 scratch=frozenset(self._storages.scratch),
-                state_bytes=sum(self._state_bytes.values()),
+                state_bytes=end.state_bytes,
+                double_state_bytes=end.double_state_bytes,
             ),
             blocks=self._blocks.by_path(),
-            recomputed=tuple(self._recomputed),
+            recomputed=tuple(self._recomputed)[: end.recomputed_count],
             inputs=tuple(_operand(tuple(map(self.sizes, one.shape)), _dtype_name(one)) for one in inputs),
             optimizers=tuple(dict.fromkeys(optimizers)),
-            assumed=self.sizes.notes(),
+            assumed=(*self.sizes.notes(), *self._assumptions),
         )
 
 
@@ -543,16 +653,21 @@ def _expanded_index(operator: _Operator, inputs: Sequence[torch.Tensor]) -> torc
     return inputs[1] if operator.formula.op == "aten.gather" or len(inputs) > 2 else None
 
 
+def cost_of(call: TracedCall) -> Cost:
+    """Return the cost of a call as it was traced."""
+    return row_cost(_row(0, call, Fusion()), batch=1)
+
+
+def _unknown_ops(calls: Iterable[TracedCall]) -> Counter[str]:
+    return Counter(call.op for call in calls if call.family == "unknown")
+
+
 def _dtype_name(tensor: torch.Tensor) -> str:
     return _NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
 
 
 def _is_nested(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_nested
-
-
-def _is_sparse(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.sparse_coo
 
 
 def _mean_shape(nested: torch.Tensor) -> list[int]:
@@ -595,8 +710,8 @@ def generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in `value`; for a sparse tensor, its indices and values."""
     if isinstance(value, torch.Tensor):
-        if _is_sparse(value):
-            yield from (value._indices(), value._values())
+        if is_sparse(value):
+            yield from parts_of(value)
         else:
             yield value
     elif isinstance(value, (list, tuple)):
@@ -654,6 +769,13 @@ def _halves(calls: Sequence[TracedCall], trained: Set[int]) -> list[Set[int]]:
             halves.append(own & cast)
             cast |= own
     return halves
+
+
+def _on_sparse(operator: _Operator) -> _Operator:
+    """Return the operator on sparse tensors; the formula of its dense form does not hold for them."""
+    op = name_on_sparse(operator.op)
+    formula = formula_of(op)
+    return replace(operator, op=op, formula=formula, family="unknown" if formula is None else formula.family)
 
 
 def _row(

@@ -8,10 +8,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from advisor.errors import LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
@@ -20,11 +22,14 @@ from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
 from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.loaded import tensors_in, unwrapped
 from advisor.workload.one_process import one_process
+from advisor.workload.optimizer_turns import OptimizerTurns, samples_of, turn_notes
 from advisor.workload.patching import patched, with_variables
+from advisor.workload.real_step import real_step_note, running_for_real
+from advisor.workload.recorder import Moment
 from advisor.workload.script_source import TORCHRUN_VARIABLES, ScriptSource
 from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file, with_fakes, with_weights
-from advisor.workload.trace import Follower, Method, following_step, merged_workload, real_step_note
+from advisor.workload.trace import Follower, Method, following_step, merged_workload
 from advisor.workload.training_libraries import library_patches
 from advisor.workload.user_error import causes_of, is_of_user
 
@@ -46,14 +51,15 @@ class NoTrainingStepError(TraceError):
 def trace_script(
     path: Path, argv: Sequence[str], *, mode: Mode | None = None, attention: Attention = "auto"
 ) -> Workload:
-    """Run the script until its first step ends: the optimizer's step in training, the model's call in inference.
+    """Run the script until its first step ends: the optimizers' steps in training, the model's call in inference.
 
     Without a mode, it is what the script does: training if its code has what training needs and an optimizer steps.
 
     In training, earlier calls without gradients (a first evaluation) run for real. The step is traced on fake tensors
     with assumed data-dependent sizes, and pretrained models are fake from the start. If the code needs values, the
     script runs again on real tensors. The result holds only for the script's batch. Raises whatever the script raises,
-    `LoadError` if it ends without calling a model, and `TraceError` if it ends before the step does.
+    `LoadError` if it ends without calling a model, and `TraceError` if it ends before an optimizer steps. If it fails
+    or ends between two optimizers, the step is that of the first, and a note says so.
     """
     if mode is None:
         if ScriptSource(path).trains:
@@ -67,7 +73,15 @@ def trace_script(
         if not capture.uses_fakes or not is_of_user(error):
             raise
         notes = (real_step_note(error),)
-        return _Capture(mode=mode, method="cpu_step", attention=attention, notes=notes).run(path, argv)
+        real = _Capture(mode=mode, method="cpu_step", attention=attention, notes=notes)
+        try:
+            with running_for_real(error):
+                return real.run(path, argv)
+        except Exception as failure:
+            cut = next((one for one in (capture, real) if one.has_step), None)
+            if cut is None or not is_of_user(failure):
+                raise
+            return cut.workload(path)
 
 
 class _Capture:
@@ -82,7 +96,13 @@ class _Capture:
         self._model: nn.Module | None = None
         self._inputs: list[torch.Tensor] = []
         self._follower: Follower | None = None
-        self._batches: list[int] = []
+        self._samples: list[tuple[int, bool]] = []
+        """Samples of each call of the model, and whether another network has computed them."""
+        self._made: WeakSet[torch.UntypedStorage] = WeakSet()
+        """What the other networks have computed."""
+        self._turns = OptimizerTurns()
+        self._waited_for: list[str] = []
+        self._end: Moment | None = None
         self._is_over = False
         self._path = Path()
         self._watch = ScriptWatch()
@@ -103,7 +123,7 @@ class _Capture:
         with (
             weights,
             torch.set_grad_enabled(torch.is_grad_enabled()),
-            patched(self._watch.patches(), in_all_threads=True),
+            patched((*self._watch.patches(), *self._turns.patches()), in_all_threads=True),
             patched_on_import(library_patches(self._watch)),
             with_variables(TORCHRUN_VARIABLES if ScriptSource(path).needs_torchrun else {}),
             one_process(
@@ -112,13 +132,25 @@ class _Capture:
             self._open,
         ):
             run_script(path, argv, on_first_forward=self._begin, with_gradients=self._mode == "training")
-        if self._model is None or self._follower is None or not self._is_over:
+        return self.workload(path)
+
+    @property
+    def has_step(self) -> bool:
+        """True once an optimizer has stepped, or the model was called for inference."""
+        return self._is_over or bool(self._turns.turns)
+
+    def workload(self, path: Path) -> Workload:
+        """Return the step; raise `NoTrainingStepError` if the script has ended without one."""
+        if self._model is None or self._follower is None or not self.has_step:
             raise NoTrainingStepError(
                 f"{path} ended before an optimizer's step",
                 hint="use --mode inference, or pass arguments with which the script trains",
             )
-        step = self._follower.step(self._inputs)
-        batch, passes = self._batch(self._follower.recorder.backward_count)
+        step = self._follower.step(self._inputs, end=self._end)
+        turns = self._turns.turns[: self._turns.first_count]
+        batch, passes, step_count = samples_of(turns, self._samples)
+        if batch < 1:
+            raise TraceError(f"the first step of {path} has no samples", hint="start it on data with at least one")
         script = self._watch.script(self._model, passes=passes, batch=batch)
         workload = merged_workload(
             model=self._model,
@@ -132,7 +164,13 @@ class _Capture:
                 f"the script's first step, at its batch of {batch}"
                 + (f" ({passes} passes of {batch // passes})" if passes > 1 else ""),
                 *self._notes,
-                *self._watch.notes(script, self._model, may_autocast="autocast" in ScriptSource(path).names),
+                *turn_notes(turns, waited_for=self._waited_for),
+                *self._watch.notes(
+                    script,
+                    self._model,
+                    accumulated=passes // step_count,
+                    may_autocast="autocast" in ScriptSource(path).names,
+                ),
             ],
         )
         return replace(workload, script=script)
@@ -143,6 +181,7 @@ class _Capture:
         self._model = model = _around(called) if self._mode == "training" else called
         self._inputs = tensors_in((args, kwargs))
         self._watch.begin(model, self._inputs)
+        self._turns.begin()
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
         self._follower = self._open.enter_context(
@@ -150,30 +189,35 @@ class _Capture:
         )
         called.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         if self._mode == "inference":
-            called.register_forward_hook(lambda *_: self._end())
+            called.register_forward_hook(self._on_result)
         else:
-            self._follower.optimizers.on_step = self._end
+            self._follower.optimizers.on_step = self._on_step
+            for network in self._follower.networks:
+                network.register_forward_hook(self._on_other_result)
 
     def _on_forward(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._mode == "training" and not torch.is_grad_enabled():
             return  # a teacher, or an evaluation inside the step
         tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.dim()]
-        self._batches.append(tensors[0].shape[0] if tensors else 1)
+        samples = (tensors[0].shape[0], tensors[0].untyped_storage() in self._made) if tensors else (1, False)
+        self._samples.append(samples)
 
-    def _batch(self, backward_count: int) -> tuple[int, int]:
-        """Return the step's samples and passes: with several backwards, gradients are accumulated.
+    def _on_other_result(self, _: nn.Module, args: Any, result: Any) -> None:
+        self._made.update(tensor.untyped_storage() for tensor in tensors_in(result))
 
-        A pass may call the model several times, with two views of the same samples, or once with a sample to try it.
-        """
-        passes = max(1, min(backward_count, len(self._batches)))
-        calls = len(self._batches) // passes
-        tried = len(self._batches) - passes * calls
-        starts = range(tried, len(self._batches), calls)
-        return sum(max(self._batches[start : start + calls]) for start in starts), passes
-
-    def _end(self) -> None:
+    def _on_result(self, *_: Any) -> None:
         self._is_over = True
         raise StepCaptured
+
+    def _on_step(self, optimizer: Optimizer) -> None:
+        """End the step, unless the script has another optimizer that may have a turn in it."""
+        follower, turns = cast("Follower", self._follower), self._turns
+        is_first = turns.add(optimizer, call_count=len(self._samples), backward_count=follower.recorder.backward_count)
+        self._waited_for = turns.waited_for(follower.optimizers)
+        if is_first:
+            self._end = follower.recorder.moment() if self._waited_for else None
+        if not self._waited_for or turns.is_overdue:
+            raise StepCaptured
 
 
 def _around(called: nn.Module) -> nn.Module:

@@ -19,6 +19,7 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from advisor import units
 from advisor.records.device import Layout, Precision
 from advisor.records.script import Script
+from advisor.workload.flex_attention import FLEX_MODULE
 from advisor.workload.own_autocast import IS_ON
 from advisor.workload.patching import Patch
 from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, layout_of, plain_precision
@@ -91,15 +92,18 @@ class ScriptWatch:
             sample_count=self._sample_count,
         )
 
-    def notes(self, script: Script, model: nn.Module, *, may_autocast: bool) -> Iterator[str]:
-        """Yield what was seen, each with its line; `may_autocast` means that the code has autocast somewhere."""
+    def notes(self, script: Script, model: nn.Module, *, accumulated: int, may_autocast: bool) -> Iterator[str]:
+        """Yield what was seen, each with its line.
+
+        `accumulated` is the passes of each optimizer step; `may_autocast` means that the code has autocast somewhere.
+        """
         compiled = self._compile_place(model)
         seen = [self._precision_text(script)]
         seen.append(f"torch.compile ({compiled})" if compiled else "no torch.compile")
         if script.layout == "nhwc":
             seen.append("channels-last images")
-        if script.passes > 1:
-            seen.append(f"gradients of {script.passes} passes for each step of the optimizer")
+        if accumulated > 1:
+            seen.append(f"gradients of {accumulated} passes for each step of the optimizer")
         seen.append("no DataLoader" if self._loader is None else self._loader_text(script, *self._loader))
         yield f"seen in the script: {', '.join(seen)}"
         yield from dict.fromkeys(self._assumed)
@@ -218,6 +222,8 @@ class ScriptWatch:
     def _compile(self, model: Any = None, **settings: Any) -> Any:
         if model is None:
             return lambda function: self._compile(function, **settings)
+        if getattr(model, "__module__", "") == FLEX_MODULE:  # one operator of the model and its mask
+            return model
         if isinstance(model, nn.Module) or not callable(model):
             self._note_compiled(model, settings)
             return model

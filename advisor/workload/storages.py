@@ -11,8 +11,8 @@ from torch import nn
 from advisor.workload.allocators import Event
 
 Category = Literal["parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries"]
-Storing = Literal["low", "full", "other"]
-"""float32 that autocast stores in half; other float32; every other dtype."""
+Storing = Literal["low", "full", "double", "other"]
+"""float32 that autocast stores in half; other float32; float64; every other dtype."""
 
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 STORINGS: tuple[Storing, ...] = get_args(Storing)
@@ -22,6 +22,7 @@ CELL = {
     for column, storing in enumerate(STORINGS)
 }
 """Index of a (category, storing) pair in a sample of live bytes."""
+_STORED_AS: Mapping[torch.dtype, Storing] = {torch.float32: "full", torch.float64: "double"}
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +120,7 @@ class Storages:
         return counted_bytes
 
     def _enter(self, stored: Stored, category: Category, dtype: torch.dtype) -> None:
-        storing: Storing = "other" if dtype is not torch.float32 else "low" if stored.low else "full"
+        storing: Storing = "low" if stored.low else _STORED_AS.get(dtype, "other")
         stored.cell = CELL[category, storing]
         self.live_bytes[stored.cell] += stored.size_bytes
 

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import astuple
 
-from advisor.ops.evaluate import row_cost
+from advisor.ops.evaluate import bytes_at, row_cost
 from advisor.ops.registry import formula_of
 from advisor.records.answer import Group, GroupBy, Totals, WorkloadSummary
 from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
@@ -30,8 +31,8 @@ def totals(workload: Workload, *, batch: int) -> Totals:
 
     def line_bytes(line: MemoryLine) -> float:
         kinds: list[StoredBytes] = [getattr(line, kind) for kind in KINDS]
-        lines = (of_dtype for kind in kinds for of_dtype in (kind.low, kind.full, kind.other))
-        return sum(start + per_sample * batch for start, per_sample in lines)
+        growths = (of_dtype for kind in kinds for of_dtype in astuple(kind))
+        return sum(float(bytes_at(growth, batch=batch)) for growth in growths)
 
     return Totals(
         batch=batch,

@@ -1,7 +1,8 @@
 """Traces one step of a loaded model as a Workload, without running it if possible."""
 
 import threading
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,11 +15,14 @@ from advisor.errors import TraceError
 from advisor.machine.limits import free_memory_bytes
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Workload
 from advisor.workload.affine import (
+    SQUARED_COUNT,
     NotAffineError,
+    has_squares,
     memory_lines,
     merge_operands,
     merge_rows,
     merged_blocks,
+    squared_taken_ratios,
     taken_ratios,
 )
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -38,8 +42,9 @@ from advisor.workload.fakes import (
 from advisor.workload.forked import can_fork, forked
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
-from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.user_error import is_of_user, line_of
+from advisor.workload.real_step import SMALLER_STEP_HINT, real_step_note, running_for_real
+from advisor.workload.recorder import Moment, Recorder, Recording
+from advisor.workload.user_error import is_of_user
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -91,17 +96,8 @@ def trace(
     if not real_step and first_error is not None:
         raise first_error
     _require_memory_for_cpu_step(loaded, mode, first_error)
-    return tracer_by(method="cpu_step", notes=(real_step_note(first_error),)).workload(batch)
-
-
-def real_step_note(error: Exception | None) -> str:
-    """Return the note of a workload traced by a real step, after the step on fake tensors ended in this error."""
-    line = line_of(error) if error is not None else ""
-    return (
-        "traced by a real step on this CPU, because the code needs values that fake tensors do not have"
-        + (f" ({line})" if line else "")
-        + ". Where it branches on values, only the path that these weights and inputs take is counted"
-    )
+    with running_for_real(first_error):
+        return tracer_by(method="cpu_step", notes=(real_step_note(first_error),)).workload(batch)
 
 
 @contextmanager
@@ -111,14 +107,27 @@ def gradients_allowed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def compiled_code_run_eagerly() -> Iterator[None]:
+    """Run what the caller compiled before as eager code inside; Dynamo would compile the tracer's functions with it.
+
+    The stance of torch's compiler is shared by all threads; torch has it since version 2.6.
+    """
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        # The tracer's hooks, which may also see the wrapper of a compiled module.
+        warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
+        yield
+
+
 def trace_live(
     loaded: LoadedModel, *, mode: Mode, batch: int | None, attention: Attention, real_step: bool = True
 ) -> Workload:
     """Trace one step in the caller's own process, and leave it unchanged.
 
-    `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched.
+    `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched, except that what
+    they compiled runs eagerly meanwhile.
     """
-    with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False):
+    with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False), compiled_code_run_eagerly():
         return trace(loaded, mode=mode, batch=batch, attention=attention, real_step=real_step)
 
 
@@ -143,11 +152,13 @@ class _Tracer:
             return self._merged([self._loaded.batch], [self._step(self._loaded.batch)])
         base = min(self._loaded.batch, _CPU_STEP_BATCH) if self._method == "cpu_step" else self._loaded.batch
         # A batch of one may take other paths through torch (squeezes, strides), so it is derived from larger ones.
-        batches = [2, 4, 3] if base == 1 else [base, 2 * base, 3 * base]
-        if self._loaded.is_affine and self._method == "fake":
-            batches = batches[:2]
+        batches = [2, 4, 3, 6] if base == 1 else [base, 2 * base, 3 * base, 4 * base]
+        usual = 2 if self._loaded.is_affine and self._method == "fake" else 3
         try:
-            steps = self._steps(batches)
+            steps = self._steps(batches[:usual])
+            if has_squares(steps):
+                steps += [self._step(size) for size in batches[usual:SQUARED_COUNT]]
+            batches = batches[: len(steps)]
         except Exception as error:  # the user's code, which may accept only its own batch size
             if not is_of_user(error):
                 raise
@@ -213,10 +224,20 @@ class Follower:
 
     recorder: Recorder
     optimizers: OptimizerSteps
+    own_ids: Set[int]
+    """Ids of the model's parameters."""
+    networks: Mapping[nn.Module, Sequence[torch.Tensor]]
+    """The other networks, with their parameters."""
 
-    def step(self, inputs: Any) -> Recording:
-        """Return the step, once it is over."""
-        return self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names)
+    def step(self, inputs: Any, *, end: Moment | None = None) -> Recording:
+        """Return the step, once it is over; `end` is when it was, if more was recorded since."""
+        trained = [parts for parts in self.networks.values() if not self.optimizers.held.isdisjoint(map(id, parts))]
+        others = {id(part): part for parts in trained for part in parts if id(part) not in self.own_ids}.values()
+        return replace(
+            self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names, end=end),
+            other_parameter_count=sum(parameter.numel() for parameter in others),
+            other_parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in others),
+        )
 
 
 @contextmanager
@@ -251,7 +272,12 @@ def following_step(
         composites = Composites(recorder, real=fake is None, attention=attention, half_attention=half_attention)
         stack.enter_context(composites.catching())
         stack.enter_context(recorder)
-        yield Follower(recorder=recorder, optimizers=optimizers)
+        yield Follower(
+            recorder=recorder,
+            optimizers=optimizers,
+            own_ids=frozenset(map(id, model.parameters())),
+            networks={network: tuple(network.parameters()) for network in networks},
+        )
 
 
 def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> bool:
@@ -284,7 +310,7 @@ def merged_workload(
 ) -> Workload:
     """Return the Workload of `steps`, traced at `batches`; with one step it holds only for that batch.
 
-    Raises `NotAffineError` if rows or inputs do not grow as a + b x batch.
+    Raises `NotAffineError` if rows or inputs do not grow as a + b x batch, or memory not as its square.
     """
     rows, inputs = merge_rows(steps, batches), merge_operands([step.inputs for step in steps], batches)
     parameters = list(model.parameters())
@@ -297,8 +323,8 @@ def merged_workload(
         traced_batches=tuple(batches),
         method=method,
         torch_version=torch.__version__,
-        parameter_count=sum(parameter.numel() for parameter in parameters),
-        parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+        parameter_count=sum(p.numel() for p in parameters) + steps[0].other_parameter_count,
+        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters) + steps[0].other_parameter_bytes,
         optimizer=", ".join(steps[0].optimizers) or None,
         inputs=inputs,
         rows=rows,
@@ -306,7 +332,8 @@ def merged_workload(
         unknown_ops=steps[0].unknown_ops,
         assumptions=(*assumptions, *steps[0].assumed, *_recomputed_notes(steps[0])),
         blocks=merged_blocks(steps, batches),
-        taken=taken_ratios(steps[0]),
+        taken=taken_ratios(steps[0].allocations),
+        squared_taken=squared_taken_ratios(steps, batches),
         is_half=any(parameter.dtype in (torch.bfloat16, torch.float16) for parameter in parameters),
     )
 
@@ -332,5 +359,5 @@ def _require_memory_for_cpu_step(loaded: LoadedModel, mode: Mode, error: Excepti
         raise TraceError(
             f"{loaded.name} cannot be traced on fake tensors ({type(error).__name__}: {error}), and a real step needs "
             f"about {needed_bytes / 2**30:.0f} GiB, but only {free_bytes / 2**30:.0f} GiB are free",
-            hint="trace a smaller configuration, or avoid .item(), .tolist() and branches on values in the step",
+            hint=SMALLER_STEP_HINT,
         ) from error

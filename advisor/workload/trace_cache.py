@@ -1,9 +1,9 @@
 """Caches traced Workloads in files, so that the same request is not traced again.
 
-The file name is a hash of the request, the working directory, the tracer's code, and the versions of torch and the
-model libraries with their settings in the environment. The file also lists which of the user's files and environment
-variables the trace read, and is valid while these are unchanged. Truncated, forged or otherwise invalid files are
-ignored.
+The file name is a hash of the request, the working directory, the tracer's code, the Python environment, and the
+versions of torch and the model libraries with their settings. The file also lists which files of the user and of
+libraries and which environment variables the trace read, and is valid while these are unchanged. Truncated, forged or
+otherwise invalid files are ignored.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -20,7 +21,7 @@ from typing import Any
 
 import platformdirs
 
-import advisor.records.workload as records
+from advisor.files.own_code import code_digest
 from advisor.files.whole_file import replace_whole
 from advisor.records.workload import Workload
 from advisor.workload.dependencies import are_all_known, are_unchanged
@@ -29,9 +30,11 @@ from advisor.workload.model_config import SHIPPED, hub_cache
 from advisor.workload.sources import kind_of, source_kinds
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
 
-_ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "workload"))
+_CODE = ("errors.py", "files", "machine", "ops", "records", "units.py", "workload")
+"""What a trace imports of this program: this room and those below it, by the import contract in pyproject.toml."""
 _KEPT_COUNT = 8192
-"""Number of Workloads kept, about 10 KB each."""
+"""Number of Workloads kept, 30 to 80 KB each, most of which is the names of 1,600 to 3,400 files of libraries. A fit on
+all measured steps asks for about 4,000."""
 _OWN_FILE = 0o600
 """Readable only by this user, because a workload shows how the model is built."""
 
@@ -92,6 +95,7 @@ def _file(request: ProfileRequest) -> Path:
     prefixes = tuple(f"{package.upper()}_" for package in _packages())  # as TIMM_FUSED_ATTN, which timm reads on import
     asked["settings"] = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     asked["hub_cache"] = str(hub_cache())
+    asked["python"] = [sys.prefix, sys.version, os.environ.get("PYTHONPATH", "")]  # another one finds other libraries
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     digest.update(_program_digest())
     return folder() / f"{digest.hexdigest()}.json.gz"
@@ -100,12 +104,11 @@ def _file(request: ProfileRequest) -> Path:
 @cache
 def _program_digest() -> bytes:
     """Return a digest of the code, shipped configs and package versions that turn a source into a Workload."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(code_digest(*_CODE).encode())
     for package in _packages():
         with contextlib.suppress(metadata.PackageNotFoundError):
             digest.update(f"{package} {metadata.version(package)}\n".encode())
-    code = (file for room in _ROOMS for file in sorted(room.rglob("*.py")))
-    for file in (Path(records.__file__), *code, *sorted(SHIPPED.glob("*.json"))):
+    for file in sorted(SHIPPED.glob("*.json")):
         content = file.read_bytes()
         digest.update(f"{file.name} {len(content)}\n".encode())
         digest.update(content)

@@ -28,6 +28,7 @@ from advisor.workload import sources
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.no_network import network_refused
+from advisor.workload.real_step import SMALLER_STEP_HINT, real_step_reason
 from advisor.workload.spawn import ERRORS, LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, is_of_user, raised_by_us, where_now
 
@@ -258,7 +259,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
 @contextmanager
 def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Iterator[None]:
     """Turn errors of the user's code into a `TraceError` that says what inputs the model was given."""
-    from advisor.workload.inputs import describe_inputs
+    from advisor.workload.inputs import describe_inputs, tensors_not_given
     from advisor.workload.lightning_module import is_lightning_class
 
     try:
@@ -266,8 +267,11 @@ def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Itera
     except Exception as error:
         if not is_of_user(error):
             raise
-        given = describe_inputs(loaded.make_inputs(request.batch or loaded.batch))
-        hint = f"the model was given {given}"
+        inputs = loaded.make_inputs(request.batch or loaded.batch)
+        _, named = inputs
+        hint = f"the model was given {describe_inputs(inputs)}"
+        if named:
+            hint += tensors_not_given(loaded.model, named)
         if request.mode == "training" and is_lightning_class(type(loaded.model)):
             hint += "; training_step takes a batch of the data loader: let example_inputs(batch) return one"
         modules = loaded.model.named_modules()
@@ -321,6 +325,9 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
         place = frames[0].strip().partition(": ")[0] if frames else request.source
         if frames and not request.run and " in " not in place:  # at module level, while the file is imported
             hint = f'put it under `if __name__ == "__main__":`, run the file as a script with --run, or {hint}'
+        if reason := real_step_reason():
+            hint = f"{hint}, {SMALLER_STEP_HINT}"
+            frames = [*frames, reason]
         error = LoadError("\n".join([f"{place} {still}", *frames]), hint=hint)
         turn.answer(_payload(_failure(error), is_last=True))
         os._exit(0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from advisor.errors import AdvisorError, LoadError
 
@@ -50,13 +50,21 @@ def display_path(filename: str) -> str:
 
 
 @cache
+def owner_of(filename: str) -> Literal["user", "library", "program"]:
+    """Return whose a file or folder is: the user's, an installed library's, or this program's and Python's own."""
+    if filename.startswith("<"):
+        return "program"
+    path = os.path.realpath(filename)
+    if path.startswith(_OWN):
+        return "program"
+    if any(f"{os.sep}{name}{os.sep}" in f"{path}{os.sep}" for name in ("site-packages", "dist-packages")):
+        return "library"
+    return "program" if path.startswith(_LIBRARIES) else "user"
+
+
 def is_user_file(filename: str) -> bool:
     """Return True if the file belongs neither to a library nor to this program."""
-    if filename.startswith("<"):
-        return False
-    path = os.path.realpath(filename)
-    installed = f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path
-    return not installed and not path.startswith((_OWN, *_LIBRARIES))
+    return owner_of(filename) == "user"
 
 
 def passes_arguments_on(function: _F) -> _F:
@@ -125,6 +133,15 @@ def place_now() -> str:
 def line_of(error: BaseException) -> str:
     """Return `file:line in function: code` of the innermost line of the user's that led to the error, if any."""
     return next(reversed(user_frames(_frames(error))), "").strip()
+
+
+def summary_line(error: BaseException) -> str:
+    """Return the error's class and the first line of its message."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - `__str__` is the user's code
+        text = ""
+    return _summary(error, text.strip().partition("\n")[0])
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -107,6 +107,22 @@ def test_a_latency_that_no_step_keeps() -> None:
     assert change.quote.device.kind == "gpu"
 
 
+def test_a_budget_buys_what_the_start_up_leaves() -> None:
+    # 100 s of start-up cost the CPU $0.01; $0.0201 of the budget are 201 s and as many samples, 200 with two digits.
+    start = StartUp(
+        sample_count=1,
+        boot_script_median_s=100.0,
+        boot_script_p10_s=100.0,
+        boot_script_p90_s=100.0,
+        container_running_median_s=100.0,
+    )
+    workload = replace(net(), mode="training", batch=2)
+    options = Options(mode="training", precision="fp32", samples=1024, max_usd=0.0301, batch="2")
+    found = rank(question_of(workload, options, catalog=catalog(billing=Billing(start_ups={"aws": start}))))
+    part = of_kind(found, "budget")
+    assert (part.flag, part.quote.job_usd.mid) == ("--samples 200", pytest.approx(0.03))
+
+
 def test_without_limits_there_is_nothing_to_change() -> None:
     workload = net()
     found = rank(question_of(workload, Options(precision="fp32"), catalog=catalog()))

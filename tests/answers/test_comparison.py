@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,17 @@ def test_two_answers_are_compared(answer: Path, tmp_path: Path) -> None:
     comparison = compare_files(answer, other)
     assert comparison.kind == "answers"
     assert comparison.cheapest is not None
+
+
+def test_another_model_is_the_same_job_and_more_samples_are_not(answer: Path, tmp_path: Path) -> None:
+    def notes(**changes: Any) -> tuple[str, ...]:
+        other = recommendation(L4, T4, GENOA)
+        other = replace(other, job=replace(other.job, **changes))
+        return compare_files(answer, saved(tmp_path, "other.json", render(other, View()))).notes
+
+    assert notes(weight_bytes=84e6) == ()
+    (note,) = notes(samples=123)
+    assert "123" in note
 
 
 def test_two_workloads_are_compared_by_module(tmp_path: Path) -> None:

@@ -237,5 +237,5 @@ def test_the_machine_at_hand_is_explained_where_it_is_the_one_that_is_ranked(net
 
 
 def test_a_machine_that_is_left_out_is_not_explained() -> None:
-    with pytest.raises(UsageError, match=r"^--on local: no device"):
+    with pytest.raises(UsageError, match=r"^on local: no device"):
         advisor.explain(nn.Linear(8, 4), torch.zeros(2, 8), on="local", no_local=True)

@@ -21,12 +21,12 @@ from advisor.question.from_source import question_of
 from advisor.records.device_memory import DeviceMemory, FitAnswer, MemoryAnswer
 from advisor.records.options import Options
 from advisor.records.price import Catalog
-from advisor.records.workload import StoredBytes, Workload
+from advisor.records.workload import Row, StoredBytes, Workload
 from tests.answers.test_break_even import CPU, GPU, catalog
 from tests.cost.toys import offer
 from tests.machines import gpu, machine
 from tests.model_files import TWO_LAYERS
-from tests.predict.toys import memory_line
+from tests.predict.toys import memory_line, operand, row
 from tests.says import assert_says
 from tests.scale.test_remedies import GB, net
 
@@ -43,9 +43,14 @@ def gpus() -> Catalog:
     return replace(catalog(), gpus=named, offers=offers)
 
 
-def answer(*on: str, of: Catalog | None = None, **options: Any) -> MemoryAnswer:
+def answer(*on: str, of: Catalog | None = None, step: Workload = STEP, **options: Any) -> MemoryAnswer:
     settings = Options(**({"mode": "training", "precision": "fp32"} | options))
-    return memory_fit(question_of(STEP, settings, catalog=of or gpus()), on=on)
+    return memory_fit(question_of(step, settings, catalog=of or gpus()), on=on)
+
+
+def large_product() -> Row:
+    data, weight, result = operand((0.0, 1e5), 4096), operand(4096, 4096), operand((0.0, 1e5), 4096, low=True)
+    return row("aten.mm", (data, weight), (result,), family="matmul", count=10)
 
 
 def only(found: MemoryAnswer) -> DeviceMemory:
@@ -62,7 +67,7 @@ def test_local_is_a_machine_to_check_and_not_an_offer(tmp_path: Path, monkeypatc
     assert (device.name, device.memory_bytes) == ("this machine's Tesla T4", 15e9)
     with pytest.raises(UsageError) as caught:
         advisor.memory(str(tmp_path / "model.py"), device="local", batch="4")
-    assert_says(caught.value.hint, "--on local")
+    assert_says(caught.value.hint, "write on local")
 
 
 def test_devices_come_from_the_smallest_memory_with_a_verdict_each() -> None:
@@ -100,9 +105,36 @@ def test_host_memory_of_cpu_instances_counts_too() -> None:
     small, large = offer("small", memory_bytes=8e9), offer("large", memory_bytes=64e9)
     found = answer(of=replace(catalog(), cpus={"xeon": CPU}, offers=(small, large)))
     assert [(device.name, device.memory_bytes, device.verdict) for device in found.devices] == [
-        ("CPU instance", 8e9, "does not fit"),
-        ("CPU instance", 64e9, "fits"),
+        ("acme small", 8e9, "does not fit"),
+        ("acme large", 64e9, "fits"),
     ]
+
+
+def test_cpu_instances_are_named_by_the_cheapest_of_each_memory_and_precision() -> None:
+    old = replace(CPU, id="old", isa=("avx2",))
+    wide = replace(CPU, id="wide", isa=("avx2", "avx512f", "avx512_bf16", "amx_bf16"))
+    offers = tuple(
+        offer(name, cpu=cpu, memory_bytes=memory_bytes, usd_per_hour=usd)
+        for name, cpu, memory_bytes, usd in (
+            ("dear-old", "old", 64e9, 2.0),
+            ("dear-wide", "wide", 64e9, 4.0),
+            ("cheap-old", "old", 64e9, 1.0),
+            ("cheap-wide", "wide", 64e9, 3.0),
+            ("small-wide", "wide", 32e9, 9.0),
+        )
+    )
+    cpus = {cpu.id: cpu for cpu in (old, wide)}
+    asked: dict[str, Any] = {"of": replace(catalog(), cpus=cpus, offers=offers), "precision": "auto"}
+    asked["step"] = replace(STEP, rows=(*STEP.rows, large_product()))  # faster in bf16, where the CPU has it
+    found = answer(**asked)
+    assert {(device.name, device.precision) for device in found.devices} == {
+        ("acme cheap-old", "fp32"),
+        ("acme cheap-wide", "amp-bf16"),
+        ("acme small-wide", "amp-bf16"),
+    }
+    named = answer("acme dear-old", "acme dear-wide", **asked)
+    verdicts = {(device.memory_bytes, device.precision): device.verdict for device in found.devices}
+    assert [device.verdict for device in named.devices] == [verdicts[64e9, "fp32"], verdicts[64e9, "amp-bf16"]]
 
 
 def test_a_precision_that_no_device_has_is_refused() -> None:

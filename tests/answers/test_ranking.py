@@ -18,6 +18,7 @@ from advisor.answers.ranking import rank
 from advisor.catalog.overlay import load_catalog
 from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.question.from_source import catalog_of, profile_source, question_from_source, question_of
+from advisor.question.option_values import checked_options
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -231,6 +232,13 @@ def test_a_saved_step_of_training_is_ranked_as_training(tmp_path: Path, linear_w
 def test_a_saved_step_of_inference_is_no_answer_for_training(tmp_path: Path, linear_workload: Workload) -> None:
     with pytest.raises(UsageError, match="is a saved inference step"):
         rank(question_from_source(_saved(linear_workload, tmp_path), Options(mode="training")))
+
+
+def test_a_saved_step_of_training_is_no_answer_for_inference(tmp_path: Path, linear_workload: Workload) -> None:
+    source = _saved(replace(linear_workload, mode="training"), tmp_path)
+    with pytest.raises(UsageError, match="is a saved training step"):
+        question_from_source(source, checked_options(mode="inference"))
+    assert question_from_source(source, checked_options(mode="training")).options.mode == "training"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from advisor.calibrate import store
 from advisor.catalog.device_files import read_efficiencies
+from advisor.records.calibration import Calibration
 from tests.calibrate.toys import calibration
 from tests.says import assert_says
 
@@ -112,6 +113,79 @@ def test_a_write_that_fails_leaves_the_former_file_whole(folder: Path, monkeypat
 
     assert store.read_stored().calibrations == (calibration(),)
     assert [file.suffix for file in folder.iterdir()] == [".yaml"]
+
+
+def of_program(kept: Calibration, program: str) -> Calibration:
+    return replace(kept, key=replace(kept.key, program=program))
+
+
+def unreadable(file: Path) -> Path:
+    """As a version left it that wrote another field."""
+    file.write_text(file.read_text().replace("\n---\n", "\nfield_of_an_old_version: 1\n---\n", 1))
+    return file
+
+
+def test_a_new_calibration_removes_files_of_its_device_that_cannot_be_read() -> None:
+    old = unreadable(store.keep(of_program(calibration(), "old-1")))
+    assert len(store.read_stored().problems) == 1
+
+    file = store.keep(calibration())
+
+    assert file != old
+    assert store.read_stored() == store.Stored(calibrations=(calibration(),))
+    assert not old.exists()
+
+
+def test_a_new_calibration_removes_those_of_its_device_by_another_version_of_the_code(folder: Path) -> None:
+    store.keep(of_program(calibration(), "old-1"))
+    store.keep(of_program(calibration(), "older-1"))
+
+    file = store.keep(calibration())
+
+    assert list(folder.iterdir()) == [file]
+
+
+def test_a_new_calibration_leaves_another_device_and_another_datasheet_alone(folder: Path) -> None:
+    here = calibration()
+    code = store.code_of(here.key)
+    # The other device's name begins with this one's.
+    other = replace(here, key=replace(here.key, device=f"{here.key.device}-2", program="old-1"))
+    broken, sound = store.keep(other), store.keep(replace(other, key=replace(other.key, torch="9.9")))
+    unreadable(broken)
+    with_other_datasheet = store.keep(of_program(here, f"{code}-1"))
+    (folder / "notes.yaml").write_text("of the user's own")
+
+    file = store.keep(here)
+
+    assert set(folder.iterdir()) == {broken, sound, with_other_datasheet, folder / "notes.yaml", file}
+
+
+def test_a_write_that_fails_removes_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = store.keep(of_program(calibration(), "old-1"))
+
+    def fail(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        store.keep(calibration())
+
+    assert list(folder.iterdir()) == [old]
+
+
+def test_a_file_that_cannot_be_removed_is_no_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = store.keep(of_program(calibration(), "old-1"))
+    unlink = Path.unlink
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        if self == old:
+            raise PermissionError(13, "Permission denied")
+        unlink(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    file = store.keep(calibration())
+
+    assert set(folder.iterdir()) == {old, file}
 
 
 def test_an_export_is_a_profile_of_efficiencies(tmp_path: Path) -> None:

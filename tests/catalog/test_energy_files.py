@@ -9,6 +9,7 @@ from advisor.cost.power import grid_of
 from advisor.errors import ProfileError
 from advisor.records.energy import CpuPowers, Grids
 from advisor.records.price import Catalog
+from tests.says import assert_says
 
 BOX = """\
 owned:
@@ -116,8 +117,20 @@ def test_an_owned_machine_without_its_own_watts_costs_those_at_full_load(home: P
 
 def test_an_owned_machine_whose_power_nobody_knows_needs_its_own_watts(home: Path) -> None:
     (home / "work/advisor.yaml").write_text(BOX.replace("GPU", "gh200-96gb"))
-    with pytest.raises(ProfileError, match="the power of gh200-96gb is not known"):
+    with pytest.raises(
+        ProfileError, match=r"advisor\.yaml:3: owned\.gpu-box\.machine\.gpu: the power of gh200-96gb is not known"
+    ):
         load_catalog(cwd=home / "work")
+
+
+def test_an_owned_machine_without_vcpus_or_its_own_watts_says_which_key_is_missing(home: Path) -> None:
+    bare = BOX.replace("vcpus: 32, memory_gib: 128, gpu: GPU", "gpu: rtx-4090")
+    (home / "work/advisor.yaml").write_text(bare)
+    with pytest.raises(ProfileError, match=r"advisor\.yaml:3: owned\.gpu-box\.machine: vcpus is missing") as caught:
+        load_catalog(cwd=home / "work")
+    assert_says(caught.value.hint, "vcpus: 16", "power_w: 550")
+    (home / "work/advisor.yaml").write_text(f"{bare}    power_w: 550\n")
+    assert load_catalog(cwd=home / "work").offers
 
 
 def test_a_vcpu_of_an_owned_arm_machine_is_a_core(home: Path) -> None:

@@ -260,6 +260,8 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
         ("only: {family: 5}", "1: only.family: expected text, found 5", "quotes"),
         ("markup_percent: true", "1: markup_percent: expected a number", "for example"),
         ("markup_percent: 1\nmarkdown: 1", "2: markdown: unknown key", "markup_percent"),
+        ("discount: [{percent: 5}]", "1: discount: unknown key", "did you mean discounts?"),
+        ("instnces: {}", "1: instnces: unknown key", "did you mean instances?"),
         ("provider: aws\nmarkup_percent: 1", "1: provider: prices and terms in one document", "three hyphens"),
         ("exchange_rates: {EUR: {usd: 1.1}}", "1: exchange_rates.EUR: date is missing", "2026-11-01"),
         ("exchange_rates: {EUR: 1.1}", "1: exchange_rates.EUR: expected keys and values", "key: value"),

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.question import early_trace as module
 from advisor.question.early_trace import early_trace
-from advisor.records.options import Options
+from advisor.records.options import Options, ScriptOptions
 from tests.cli.conftest import Pipeline, Result
 from tests.says import assert_says
 
@@ -73,9 +73,11 @@ def test_what_cannot_be_traced_starts_no_process(source: str, tmp_path: Path, mo
     assert early_trace(source, Options(), run=False, script_args=()) is None
 
 
-def test_the_flags_of_a_script_that_are_given_are_known(advise: Advise, pipeline: Pipeline) -> None:
+def test_the_flags_that_are_given_are_known(advise: Advise, pipeline: Pipeline) -> None:
     advise("train.py", "--run", "--compile", "eager", "--max-hourly", "3")
     advise("model.py", "--compile", "eager")
     of_script, of_model = (call["options"] for call in pipeline.asked)
     assert of_script.given == {"compile", "max_hourly"}
-    assert not hasattr(of_model, "given")
+    assert of_model.given == {"compile"}
+    # A model file sets nothing for itself.
+    assert (isinstance(of_script, ScriptOptions), isinstance(of_model, ScriptOptions)) == (True, False)

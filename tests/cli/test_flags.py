@@ -1,7 +1,7 @@
 """The record of options is the command line."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from advisor.calibrate.first_use import calibrations_on_first_use
 from advisor.cli.commands import load_command
 from advisor.cli.flags import option_flags
-from advisor.records.options import Options, TimeLimit
+from advisor.records.options import GivenOptions, Options, TimeLimit
 from scripts.write_flag_docs import TARGET, flag_docs
 from tests.cli.conftest import Pipeline, Result
 
@@ -28,7 +28,7 @@ def test_without_flags_the_options_are_the_defaults(advise: Advise, pipeline: Pi
     advise("model.py")
     assert pipeline.asked[0] == {
         "source": "model.py",
-        "options": Options(),
+        "options": GivenOptions(),
         "run": False,
         "script_args": (),
         "trace": None,
@@ -151,7 +151,7 @@ def test_every_flag_of_the_command_reaches_the_record(advise: Advise, pipeline: 
 
 def test_a_choice_may_be_written_in_capitals(advise: Advise, pipeline: Pipeline) -> None:
     advise("model.py", "--mode", "Training")
-    assert pipeline.asked[0]["options"] == replace(Options(), mode="training")
+    assert pipeline.asked[0]["options"] == GivenOptions(mode="training", given=frozenset({"mode"}))
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,27 @@ def test_a_gpu_machine_of_ones_own_does_not_price_its_cpu_alone() -> None:
     assert quote.usd_per_hour == 0.0
 
 
+def test_a_service_that_needs_several_such_machines_is_left_out_with_their_number() -> None:
+    # A step of one request takes 2 s: at 70 % utilization a machine serves 0.35 requests/s, and 1/s needs three.
+    devices, predictions = (local("cpu", CPU),), toys.predictions(CPU, step_s=[[2.0]])
+
+    def served(requests_per_day: int) -> Ranking:
+        return rank(
+            selection_at_hand(devices, offers=()),
+            fleet=fleet_at_hand(toys.fleet(devices=()), devices),
+            predictions=predictions,
+            job=toys.job(requests_per_day=requests_per_day),
+        )
+
+    (alone,) = served(86_400 // 3).quotes
+    assert alone.instance_count == 1
+    found = served(86_400)
+    assert found.quotes == ()
+    ((instance, code, reason),) = toys.said(found.rejected)
+    assert (instance, code) == ("this machine's cpu", "only-machine")
+    assert "3 such machines" in reason
+
+
 def test_of_several_devices_the_fastest_is_shown_and_has_no_chance_in_a_ranking() -> None:
     predictions = toys.predictions(CPU, GPU, step_s=[[2.0], [1.0]])
 

@@ -14,6 +14,7 @@ def owned(*, job_s: float, **costs: float) -> tuple[Quote, Any]:
     """A machine whose hour costs $0.12, with its share of the purchase."""
     interval = Interval(mid=job_s, low=job_s, high=job_s)
     quote = replace(L4, id="own/own/box", provider="own", instance="box", tier="owned", job_s=interval)
+    quote = replace(quote, usd_per_hour=0.12)
     return quote, offer("box", id="own/own/box", tier="owned", usd_per_hour=0.12, **costs)
 
 
@@ -52,6 +53,14 @@ def test_a_slow_machine_says_that_it_never_pays_back() -> None:
     (note,) = owned_notes((L4, quote), [box])
     assert_says(note, "own box", "never")
     assert "hours" not in note
+
+
+def test_renting_at_a_doubtful_price_says_so() -> None:
+    old = replace(L4, price_is_trusted=False, price_date="2025-05-24")
+    quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
+    for machine in (box, replace(box, purchase_usd=None)):
+        assert_says(owned_notes((old, quote), [machine])[0], "price of 2025-05-24")
+        assert "2025-05-24" not in owned_notes((L4, quote), [machine])[0]
 
 
 def test_without_a_rented_or_an_owned_machine_there_is_nothing_to_compare() -> None:

@@ -129,9 +129,18 @@ def test_what_is_not_known_is_not_a_number(offer: Offer, device: Any, energy: En
 
 
 def test_a_machine_whose_owner_measured_it_draws_that() -> None:
-    power = power_of(gpu_offer(power_w=604.0))
-    # twice the prediction of 302 W
-    assert (power.load_w[0], power.idle_w[0], power.log_spread[0]) == (pytest.approx(604), pytest.approx(96), 0)
+    predicted, power = power_of(gpu_offer()), power_of(gpu_offer(power_w=604.0))
+    # The measured watts are those under load; idle it draws the predicted 48 W, with their error.
+    assert (power.load_w[0], power.log_spread[0]) == (pytest.approx(604), 0)
+    assert (power.idle_w[0], power.idle_log_spread[0]) == (48, predicted.idle_log_spread[0])
+    (watts,) = power.parts()
+    # 604 - 48 W instead of 302 - 48 W are divided as predicted: 160 W of compute become 350 W.
+    assert watts.compute_w == pytest.approx(160 * 556 / 254)
+
+
+def test_a_machine_draws_no_more_when_idle_than_its_owner_measured_under_load() -> None:
+    power = power_of(gpu_offer(power_w=24.0))
+    assert (power.load_w[0], power.idle_w[0]) == (pytest.approx(24), pytest.approx(24))
 
 
 def ranked(*offers: Offer, device: Any = CARD, step_s: float = 36.0, billing: Any = None, **job: Any) -> Ranking:
@@ -244,3 +253,28 @@ def test_the_electricity_of_an_owned_machine_is_that_of_its_power() -> None:
     assert quote.usd_per_hour == pytest.approx(0.6 + 0.151)
     assert quote.job_usd.mid == pytest.approx(0.751)
     assert quote.co2_kg.mid == pytest.approx(0.0302)
+
+
+def test_a_service_on_an_owned_machine_pays_for_idle_watts_between_its_requests() -> None:
+    def cost(power_w: float | None, *, requests_per_day: int) -> Any:
+        own = gpu_offer(
+            tier="owned",
+            prices=(toys.price(1.0, kind="owned", basis="own_hardware"),),
+            running_usd_per_hour=0.4,
+            electricity_usd_per_kwh=0.5,
+            power_w=power_w,
+        )
+        (quote,) = ranked(own, requests_per_day=requests_per_day).quotes
+        return quote
+
+    # Busy for half of 730 hours: 0.6 $/h without electricity, 302 or 800 W while it computes, 48 W while it is idle.
+    for power_w, load_kw in ((None, 0.302), (800.0, 0.8)):
+        half = cost(power_w, requests_per_day=1200)
+        mean_usd_per_hour = 0.6 + 0.5 * (load_kw + 0.048) / 2
+        assert half.job_usd.mid == pytest.approx(730 * mean_usd_per_hour)
+        assert half.usd_per_hour == pytest.approx(mean_usd_per_hour)
+        assert half.job_parts_usd.idle_time == pytest.approx(365 * (0.6 + 0.5 * 0.048))
+        assert half.energy_kwh.mid == pytest.approx(730 * (load_kw + 0.048) / 2)
+    # Busy for 0.5 %, the measured watts under load hardly matter.
+    measured, predicted = (cost(power_w, requests_per_day=12).job_usd.mid for power_w in (800.0, None))
+    assert measured - predicted == pytest.approx(0.005 * 730 * 0.5 * 0.498)

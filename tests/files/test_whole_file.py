@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.files.whole_file import replace_whole, write_whole
+from advisor.files.whole_file import replace_whole, why_unwritable, write_whole
 
 
 def test_the_new_text_stands_in_place_of_the_old(tmp_path: Path) -> None:
@@ -108,3 +108,17 @@ def test_a_part_that_is_swept_before_it_is_locked_is_made_anew(tmp_path: Path, m
 def test_the_longest_name_that_a_folder_takes_can_be_written(tmp_path: Path) -> None:
     write_whole("whole", tmp_path / ("x" * 255))
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_that_can_be_written_is_created_and_left_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "of" / "answers"
+    assert why_unwritable(folder) == ""
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_created_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert (
+        why_unwritable(tmp_path / "file" / "in_it")
+        == f"{tmp_path / 'file' / 'in_it'} cannot be written: Not a directory"
+    )

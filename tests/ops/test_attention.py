@@ -22,6 +22,12 @@ def test_a_mask_is_read_and_spares_no_work():
     )
 
 
+def test_a_mask_of_blocks_spares_those_that_it_leaves_out():
+    # 3 of 4 blocks: 0.75 * 4800, and of 2.5 times as many in backward.
+    assert cost_of("attention", [SOURCE] * 3, [SOURCE], causal=False, block_ratio=0.75).flops == 3600
+    assert cost_of("attention_backward", [SOURCE] * 4, [SOURCE] * 3, causal=False, block_ratio=0.75).flops == 9000
+
+
 def test_causal_attention_does_the_lower_triangle():
     # 5 * 6 / 2 = 15 of 25 pairs: 2 * 6 * 15 * 16 = 2880.
     assert cost_of("attention", [SOURCE, SOURCE, SOURCE], [SOURCE], causal=True).flops == 2880

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from advisor.ops.evaluate import call_at, row_cost
+from advisor.ops.evaluate import bytes_at, call_at, falls, row_cost
 from advisor.ops.registry import formula_of
 from advisor.records.workload import Operand, Row
 
@@ -78,3 +78,23 @@ def test_a_product_of_complex_numbers_is_four_products_of_real_ones():
     assert row_cost(row("aten.mm", [matrix, matrix], [matrix]), batch=1).flops == 4 * 2 * 6**3
     pointwise = {op: row(op, [matrix, matrix], [matrix], family="pointwise") for op in ("aten.mul", "aten.add")}
     assert {op: row_cost(one, batch=1).flops for op, one in pointwise.items()} == {"aten.mul": 216, "aten.add": 72}
+
+
+def test_bytes_are_a_constant_a_share_of_the_batch_and_one_of_its_square():
+    # 7 + 3 x 5, and 2 x 25 more.
+    assert (bytes_at((7.0, 3.0), batch=5), bytes_at((7.0, 3.0, 2.0), batch=5)) == (22, 72)
+    np.testing.assert_array_equal(bytes_at((7.0, 3.0, 2.0), batch=np.array([0.0, 5.0])), [7, 72])
+
+
+@pytest.mark.parametrize(
+    ("growth", "expected"),
+    [
+        ((9.0, -1.0), True),
+        ((9.0, 0.0), False),
+        ((0.0, 9.0, -1.0), True),  # from a batch of 5 on
+        ((9.0, -4.0, 1.0), True),  # 6 at 1, 5 at 2
+        ((2.0, -3.0, 1.0), False),  # (batch - 1) x (batch - 2): 0 at 1 and at 2, then more
+    ],
+)
+def test_bytes_fall_if_some_batch_has_fewer_than_the_one_before(growth, expected):
+    assert falls(growth) is expected

@@ -1,4 +1,10 @@
+from math import prod
+
+import pytest
 from calls import cost, cost_of, indices, tensor
+
+from advisor.ops.pooling import window_numel
+from advisor.ops.registry import Call
 
 SOURCE, RESULT = tensor(1, 2, 6, 6), tensor(1, 2, 3, 3)  # 72 and 18 elements
 
@@ -14,6 +20,18 @@ def test_one_kernel_length_stands_for_all_dimensions():
     # avg_pool2d with (2,): 18 * 4. In one dimension 6 * 2.
     assert cost_of("aten.avg_pool2d", [SOURCE], [RESULT], kernel_size=(2,)).flops == 72
     assert cost_of("aten.avg_pool1d", [tensor(2, 6)], [tensor(2, 3)], kernel_size=(2,)).flops == 12
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("name", ["max_pool{}d_with_indices", "avg_pool{}d"])
+def test_a_window_has_as_many_elements_however_its_lengths_are_written(name: str, dims: int) -> None:
+    def numel(kernel_size: object) -> object:
+        op = f"aten.{name.format(dims)}"
+        return window_numel(Call(op=op, inputs=(), outputs=(), attributes={"kernel_size": kernel_size}))
+
+    # Lengths of 3: 3, 9 and 27 elements; of 2, 3, 4: 2, 6 and 24.
+    assert [numel(written) for written in (3, (3,), (3,) * dims)] == [3**dims] * 3
+    assert numel((2, 3, 4)[:dims]) == prod((2, 3, 4)[:dims])
 
 
 def test_an_adaptive_pooling_looks_at_each_input_once():

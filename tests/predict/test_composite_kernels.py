@@ -85,6 +85,16 @@ def test_a_causal_mask_skips_blocks_of_512_keys_on_a_cpu() -> None:
     assert np.asarray(causal(1024).function_flops).tolist()[0] == 13 * 12 * 1024 * 768
 
 
+def test_a_mask_of_blocks_spares_a_cpu_the_exponentials_of_those_that_it_leaves_out() -> None:
+    heads = operand((0.0, 1.0), 12, 1024, 64)
+    attributes = {"causal": False, "dropout_ratio": 0.0, "block_ratio": 0.75}
+    masked = program(
+        row("attention", (heads, heads, heads), (heads,), family="attention", attributes=attributes), "cpu"
+    )
+    assert masked.flop_ratio == 1
+    assert np.asarray(masked.function_flops).tolist()[0] == 13 * 12 * 1024 * 768
+
+
 def test_gradients_of_attention_in_16_bits_are_products_of_blocks_by_onednn() -> None:
     heads = operand((0.0, 1.0), 12, 200, 64)
     attributes = {"causal": False, "dropout_ratio": 0.0}
@@ -371,6 +381,16 @@ def test_a_gpu_steps_over_lists_of_tensors() -> None:
     assert step.dispatches == 11
     assert step.launches == 11 * 3  # 100 tensors in launches of 36
     assert step.extra_bytes == 100_000 * (92 - 28)
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_a_step_on_a_sparse_gradient_moves_the_elements_that_it_has(kind: DeviceKind) -> None:
+    toy = optimizer_row()
+    gradient = (operand(1, (0.0, 10.0), dtype="int64"), operand((0.0, 10.0), 64))
+    toy = replace(toy, inputs=gradient, attributes={**toy.attributes, "tensor_count": 1})
+    step = program(toy, kind)
+    assert np.all(step.launches == 11)
+    assert np.asarray(step.extra_bytes).tolist() == [640 * (92 - 28), 1280 * (92 - 28)]
 
 
 def test_a_cpu_steps_tensor_by_tensor() -> None:

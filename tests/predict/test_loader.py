@@ -135,6 +135,15 @@ def test_gpus_share_the_host_and_machines_the_batch() -> None:
     assert found.loader_vcpus[0, 1] == pytest.approx(54.0)
 
 
+def test_gpus_that_starve_scale_badly() -> None:
+    # 4 GPUs take 1 s for what takes one 4 s. 100 samples are 10 s of work, on the 8 of 12 vCPUs that do not drive a
+    # GPU 1.25 s; one GPU with 11 vCPUs does not wait: it is 3.2 times as slow, not 4.
+    spread = Scaling(plans=(Plan(data=4),), plan=np.zeros((1, 2), dtype=np.intp), efficiency_ratio=np.ones((1, 2)))
+    found = fed(device(vcpu_count=12), step_s=(0.1, 1.0), scaling=spread)
+    assert found.scaling is not None
+    assert found.scaling.efficiency_ratio[0, 1] == pytest.approx(0.8)
+
+
 def with_workers(own: Device, workers: int, *, step_s: float) -> float:
     alone = predictions(own, step_s=[(step_s, step_s)], batches=BATCHES)
     return float(with_loader(alone, loader_s_per_sample=0.1, loader_workers=workers).step_s[0, 0])

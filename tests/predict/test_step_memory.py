@@ -3,8 +3,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from advisor.predict.precision import Width
+from advisor.predict.row_work import count_rows
 from advisor.predict.step_memory import (
     SpreadBytes,
     StepMemory,
@@ -17,9 +19,10 @@ from advisor.predict.step_memory import (
     verdict_of,
 )
 from advisor.records.device import DeviceKind
-from advisor.records.workload import Row, StoredBytes, TakenRatios, Workload
+from advisor.records.workload import Mode, Row, StoredBytes, TakenRatios, Workload
 from tests.predict.toys import linear_row, memory_line, operand, row, workload
 from tests.scale.toys import workload as scale_workload
+from tests.workload.tracing import mlp, traced
 
 BATCHES = np.array([1.0, 10.0])
 CONTEXT = (287_047_680 + 666_632_192) / 2
@@ -67,9 +70,12 @@ def test_the_peak_is_the_worst_moment_at_each_batch() -> None:
     assert found.parts["activations"].mid.tolist() == [0, 10e9]
 
 
-@pytest.mark.parametrize(("width", "expected"), [("full", 7e9), ("autocast", 6e9), ("half", 5e9)])
+@pytest.mark.parametrize(("width", "expected"), [("full", 15e9), ("autocast", 14e9), ("half", 7e9)])
 def test_autocast_halves_what_it_stores_low_and_pure_half_every_float(width: Width, expected: float) -> None:
-    line = memory_line(activations=StoredBytes(low=(2e9, 0.0), full=(2e9, 0.0), other=(3e9, 0.0)))
+    # Under autocast 1 of `low`, 2, 8 and 3 GB; in half 1 + 1 + 8 / 4 + 3.
+    line = memory_line(
+        activations=StoredBytes(low=(2e9, 0.0), full=(2e9, 0.0), double=(8e9, 0.0), other=(3e9, 0.0)),
+    )
     assert peaks(workload(memory=(line,)), width=width)[0] == expected + CONTEXT
 
 
@@ -101,6 +107,27 @@ def test_the_allocator_of_cuda_gives_its_reserve_back_where_it_is_short() -> Non
     assert (found.low[0], found.mid[0], found.high[0]) == pytest.approx((0, 0.1e9, 0.2e9))
 
 
+def test_memory_may_grow_with_the_square_of_the_batch() -> None:
+    # 1 GB, 2 a sample and 3 a pair of samples: at 1 and at 10 samples 6 and 321 GB; 3 and 161 of them in half.
+    toy = workload(memory=(memory_line(activations=StoredBytes(low=(1e9, 2e9, 3e9))),))
+    assert peaks(toy) == [6e9 + CONTEXT, 321e9 + CONTEXT]
+    assert peaks(toy, width="autocast") == [3e9 + CONTEXT, 160.5e9 + CONTEXT]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("gpu", [0.5, 10.8]), ("cpu", [0.9, 21.4])])
+def test_allocators_have_an_overhead_of_their_own_on_squares(kind: DeviceKind, expected: list[float]) -> None:
+    # At 1 sample 1 GB of other tensors and 2 GB of squares, at 10 samples 2 and 200 GB.
+    line = memory_line(parameters=StoredBytes(full=(8e9 / 9, 0.0)), activations=StoredBytes(full=(0.0, 1e9 / 9, 2e9)))
+    toy = workload(
+        memory=(line,),
+        taken=TakenRatios(heap=1.7, cache=1.8),
+        squared_taken=TakenRatios(heap=1.1, cache=1.1),
+    )
+    # A GPU takes half of 0.8 x 1 + 0.1 x 2, and of 0.8 x 2 + 0.1 x 200; a CPU all of 0.7 x 1 + 0.1 x 2, and so on.
+    found = memory(toy, kind=kind).parts["allocator"].mid / 1e9
+    assert found.tolist() == pytest.approx(expected)
+
+
 def test_a_heap_keeps_what_it_has() -> None:
     line = memory_line(activations=StoredBytes(full=(1e9, 0.0)))
     found = memory(workload(memory=(line,), taken=TakenRatios(heap=1.5, cache=1.0)), kind="cpu").parts["allocator"]
@@ -119,6 +146,12 @@ def test_on_cuda_optimizers_have_intermediates_of_all_parameters_at_once() -> No
     assert memory(workload(looped, memory=(line,))).parts["temporaries"].mid[0] == 4000
     assert memory(workload(fused, memory=(line,))).parts["temporaries"].mid[0] == 100
     assert memory(workload(looped, memory=(line,)), kind="cpu").parts["temporaries"].mid[0] == 100
+
+
+def test_parameters_with_sparse_gradients_are_updated_one_by_one() -> None:
+    line = memory_line(phase="optimizer", temporaries=StoredBytes(full=(100.0, 0.0)))
+    sparse = replace(optimizer_row(), inputs=(operand(1, (0.0, 1.0), dtype="int64"), operand((0.0, 1.0), 4)))
+    assert memory(workload(sparse, memory=(line,))).parts["temporaries"].mid[0] == 100
 
 
 def test_attention_with_dropout_keeps_its_scores_on_a_cpu() -> None:
@@ -170,11 +203,47 @@ def test_a_sum_is_of_each_kind_by_itself() -> None:
     assert added([]) == StoredBytes()
 
 
+def test_squares_are_scaled_and_added_like_the_rest() -> None:
+    squared = StoredBytes(low=(2.0, 4.0, 6.0))
+    assert scaled(squared, 0.5).low == (1.0, 2.0, 3.0)
+    assert added([PART, squared, squared]).low == (6.0, 12.0, 12.0)
+
+
 def test_gradients_are_as_large_as_the_parameters_that_the_optimizer_writes() -> None:
     # 120 parameters of 4 bytes.
     assert all_gradients(scale_workload()) == StoredBytes(full=(480.0, 0.0))
+    # A quarter of those in the trace is in float64.
+    mixed = memory_line(phase="optimizer", gradients=StoredBytes(full=(360.0, 0.0), double=(120.0, 0.0)))
+    expected = StoredBytes(full=(360.0, 0.0), double=(120.0, 0.0))
+    assert all_gradients(scale_workload(memory=(memory_line(), mixed))) == expected
 
 
 def test_fsdp_gathers_what_lies_outside_of_blocks_and_two_of_them() -> None:
     # 480 - 400 outside, and 2 x 100.
-    assert gathered(scale_workload()) == StoredBytes(low=(280.0, 0.0))
+    assert gathered(scale_workload(), width="full") == StoredBytes(low=(280.0, 0.0))
+
+
+def test_fsdp_gathers_float64_in_a_quarter_under_autocast() -> None:
+    double = scale_workload(memory=(memory_line(parameters=StoredBytes(double=(480.0, 0.0))),))
+    # Autocast counts half of `low`: 70 bytes for 280 bytes of float64.
+    assert gathered(double, width="autocast") == StoredBytes(low=(140.0, 0.0))
+    assert gathered(double, width="full") == StoredBytes(low=(280.0, 0.0))
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_model_in_float64_takes_the_same_memory_in_half_as_one_in_fp32(mode: Mode) -> None:
+    """`model.half()` converts both to 16 bits; the bytes that the rows move are the same too."""
+
+    def in_half(dtype: torch.dtype) -> tuple[list[list[float]], list[float]]:
+        step = traced(
+            mlp().to(dtype),
+            lambda batch: torch.zeros(batch, 8, dtype=dtype),
+            mode=mode,
+            loss=lambda output, batch: output.mean(),
+        )
+        parts = memory(step, width="half").parts
+        work = count_rows(step, batches=BATCHES, width="half").rows
+        moved = [float(np.sum(one.cost.read_bytes)) for one in work if one.row.phase != "optimizer"]
+        return [parts[name].mid.tolist() for name in ("parameters", "gradients", "activations")], moved
+
+    assert in_half(torch.float64) == in_half(torch.float32)

@@ -170,3 +170,50 @@ def test_money_is_in_the_currency_asked_for() -> None:
 def test_what_is_left_out_and_warnings_are_told() -> None:
     shown = text(left_out=("over the batch: why",), warnings=("mind this",))
     assert_says(shown, "over the batch: why", "mind this")
+
+
+def doubtful(point: CurvePoint, *, price_is_trusted: bool) -> CurvePoint:
+    """The GPU of the point may not head an answer."""
+    assert point.gpu is not None
+    gpu = replace(point.gpu, is_candidate=False, price_is_trusted=price_is_trusted, name="neo RTX 3090")
+    return replace(point, gpu=gpu)
+
+
+@pytest.mark.parametrize(("price_is_trusted", "reason"), [(False, "price"), (True, "measurement")])
+def test_a_kind_that_is_cheaper_only_by_a_doubtful_offer_is_perhaps_cheaper(
+    price_is_trusted: bool, reason: str
+) -> None:
+    first, middle, last = point(1, 1.0, 2.0), point(8, 2.0, 1.0), point(64, 4.0, 1.0)
+    crossings = (Crossing(at=4, low=2, high=8, cheaper="gpu"),)
+    sure = findings(curve(first, middle, last, crossings=crossings))
+    assert "perhaps" not in sure
+    assert "uncertain" not in sure
+
+    of_last = curve(first, middle, doubtful(last, price_is_trusted=price_is_trusted), crossings=crossings)
+    assert "perhaps" not in findings(of_last)  # the other point of the GPU's part is sure
+    assert_says(findings(of_last), "1 of 3 points", reason, "neo RTX 3090")
+
+    both = [doubtful(one, price_is_trusted=price_is_trusted) for one in (middle, last)]
+    said = findings(curve(first, *both, crossings=crossings))
+    assert_says(said, "a CPU is cheaper below", "a GPU is perhaps cheaper above", "2 of 3 points", reason)
+
+
+def test_a_doubtful_offer_that_is_dearer_raises_no_doubt() -> None:
+    assert "uncertain" not in findings(curve(doubtful(point(1, 1.0, 2.0), price_is_trusted=False)))
+
+
+def test_a_doubtful_offer_of_the_only_kind_raises_none_either() -> None:
+    assert "uncertain" not in findings(curve(doubtful(point(1, None, 2.0), price_is_trusted=False)))
+
+
+def test_the_folk_rule_says_that_its_cheaper_side_is_in_doubt() -> None:
+    rule = FolkRule(
+        cpu=contender("cpu", 4.2, usd_per_hour=0.2),
+        gpu=contender("gpu", 1.0, usd_per_hour=0.54, is_candidate=False, price_is_trusted=False),
+        price_ratio=2.7,
+        speed_ratio=Interval(mid=11.3, low=8.9, high=14.1),
+        cost_ratio=Interval(mid=4.2, low=3.3, high=5.2),
+    )
+    assert "perhaps" in findings(folk_rule=rule)
+    dearer = replace(rule, cost_ratio=Interval(mid=0.5, low=0.4, high=0.6))
+    assert "perhaps" not in findings(folk_rule=dearer)

@@ -7,7 +7,7 @@ from advisor.records.answer import CostParts, Job, Quote
 from advisor.records.price import TorchWheel
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
-from advisor.report.quote_notes import cost_notes, covered_cost, price_terms
+from advisor.report.quote_notes import cost_notes, covered_cost, price_terms, steps_note
 from tests.report.toys import A10G, GENOA, L4, T4, recommendation
 from tests.says import assert_says
 
@@ -47,9 +47,20 @@ def test_the_size_is_the_one_that_was_given() -> None:
         return covered_cost(FULL, replace(JOB, **changes), rate=None).split(", ")[0]
 
     assert_says(size(samples=5000), "$0.42", "5,000 samples")
-    assert_says(size(steps=1), "$0.42", "1 step")
+    assert_says(size(steps=1, samples=FULL.batch), "$0.42", "1 step")
     assert_says(size(tokens=100), "$0.42", "100 tokens")
     assert_says(size(requests_per_day=24), "$0.42", "month", "24 requests per day")
+
+
+def test_steps_of_another_batch_are_said_in_samples() -> None:
+    # 100 steps at batch 4 are 400 samples, on a quote of batch 8.
+    job = replace(JOB, steps=100, samples=400, batch="auto")
+    said = covered_cost(replace(FULL, batch=8), job, rate=None)
+    assert "$0.42 for 400 samples (100 steps at batch 4)" in said
+    assert_says(steps_note(job), "400 samples", "100 steps at batch 4")
+    assert steps_note(replace(job, batch="4")) == ""
+    assert_says(steps_note(replace(job, batch="4,8")), "400 samples")
+    assert steps_note(replace(JOB, steps=None)) == ""
 
 
 def test_start_up_says_what_it_was_measured_on() -> None:

@@ -1,11 +1,19 @@
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from advisor.records.answer import Interval, QuotedDevice
-from advisor.records.explained_step import Change, ExplainedGroup, ExplainedStep, Explanation, SequentialChain
+from advisor.records.explained_step import (
+    Change,
+    ExplainedGroup,
+    ExplainedStep,
+    Explanation,
+    SequentialChain,
+    UnfusedAttention,
+    WhyUnfused,
+)
 from advisor.records.generation import Generation
 from advisor.report.content import View
-from advisor.report.explanation import explanation_content
+from advisor.report.explanation import explanation_content, reasons
 from advisor.report.terminal import to_text
 from tests.says import assert_says
 
@@ -251,3 +259,12 @@ def test_loading_is_part_of_the_pace() -> None:
     waiting = text(step(bound="loader", loading_s=0.02))
     assert_says(waiting, "loading", "20 ms", "GPU waits", "10 ms")
     assert_says(text(step(**CPU, loading_s=0.02)), "10 ms", "1 ms", "loading 20 ms", "cores")
+
+
+def test_unfused_attention_is_a_reason_with_its_modules_and_every_cause_has_one() -> None:
+    whys = get_args(WhyUnfused)
+    unfused = tuple(UnfusedAttention(why=why, modules=("a", "", "c", "d", "e")) for why in whys)
+    found = [line for line in reasons(step(unfused=unfused)) if "scores" in line]
+    assert len(set(found)) == len(whys)
+    for line in found:
+        assert_says(line, "a", "the model", "c", "2 more")

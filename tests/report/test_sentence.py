@@ -203,6 +203,16 @@ def test_the_machine_at_hand_asked_for_by_name_is_the_headline_without_a_margin(
     assert "cheaper" not in said
 
 
+def test_a_service_on_the_machine_at_hand_has_percentiles_and_no_end() -> None:
+    here = replace(HERE, p50_s=0.015, p99_s=0.020, usd_per_hour=0.1, job_usd=replace(HERE.job_usd, mid=73.0))
+    found = recommendation(here, at_hand=here)
+    month = replace(found, job=replace(found.job, assumed=False, requests_per_day=86_400))
+
+    said = sentence.headline(month)
+    assert_says(said, "serves 86,400 requests per day", "$73.00", "per month", "p50 15 ms", "p99 20 ms", "utilization")
+    assert " in " not in said
+
+
 def test_a_best_that_costs_nothing_says_why() -> None:
     _, best, *_ = sentence.basis(recommendation(HERE, at_hand=HERE))
 
@@ -224,6 +234,19 @@ def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> 
     assert_says(sentence.better_if_price_holds(answer) or "", "Cheaper", OLD.price_date, "neo RTX 3080", "$0.10")
     assert_says(sentence.headline(answer), "aws g6.xlarge")
     assert sentence.better_if_price_holds(recommendation(L4)) is None
+
+
+def test_the_best_rented_offer_beside_ones_own_machine_says_that_its_price_is_doubtful() -> None:
+    own = replace(T4, provider="own", tier="owned", instance="home")
+    doubtful, trusted = (sentence.verdict(replace(recommendation(one, own), best=own)) for one in (OLD, L4))
+    assert_says(doubtful, "own home", "neo RTX 3080", f"price of {OLD.price_date} still holds")
+    assert_says(trusted, "own home", "aws g6.xlarge")
+    assert L4.price_date not in trusted
+
+
+def test_the_best_of_the_other_kind_says_that_its_price_is_doubtful() -> None:
+    said = sentence.verdict(replace(recommendation(GENOA, OLD), best=GENOA))
+    assert_says(said, "neo RTX 3080", f"price of {OLD.price_date} still holds")
 
 
 def test_a_commitment_stands_beside_the_cost_of_the_job() -> None:

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from advisor.answers.ranking import rank
+from advisor.cost.job import job_for
 from advisor.errors import UsageError
 from advisor.question.from_source import catalog_of, question_of
 from advisor.records.answer import Recommendation
@@ -15,7 +17,9 @@ from advisor.records.prediction import Predictions
 from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
 from advisor.scale import predict_on_all as scaling
+from advisor.scale.kept_steps import KeptSteps
 from advisor.scale.predict_on_all import spreading_of
+from tests.predict.toys import device, efficiency
 from tests.workload.tracing import traced
 
 
@@ -149,3 +153,41 @@ def test_a_deadline_is_left_less_of_by_the_start_of_the_offers_own_cloud_alone(w
     answer = ranked(workload, max_machines=8, deadline=two_s + 1.0, **HASTY)
     quote = next(quote for quote in answer.quotes if quote.id == at_ease.id)
     assert quote.instance_count == 2
+
+
+def test_kept_steps_serve_other_limits_and_are_predicted_once(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predicted: list[int] = []
+    real = scaling.predict_runs_of
+
+    def counted(*arguments: Any, **more: Any) -> Predictions:
+        predicted.append(len(more["batches"]))
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(scaling, "predict_runs_of", counted)
+
+    def predicted_with(kept: KeptSteps, **asked: Any) -> tuple[list[Any], list[Any]]:
+        options = Options(mode="training", precision="fp32", samples=10**10, max_machines=8, **asked)
+        found = scaling.predict_on_all(
+            workload,
+            devices=[device(), device(gpu_count=8, nvlink_bytes_per_s=1e11, network_bytes_per_s=1e10)],
+            efficiencies=[efficiency()],
+            batches=np.array([4096, 2**20]),
+            options=options,
+            job=job_for(workload, options),
+            kept=kept,
+        )
+        assert found.scaling is not None
+        return found.step_s.tolist(), [[found.scaling.plans[at] for at in row] for row in found.scaling.plan]
+
+    kept = KeptSteps()
+    at_ease = predicted_with(kept)
+    count = len(predicted)
+    in_haste = predicted_with(kept, deadline=600.0)
+    assert len(predicted) == count
+    assert in_haste == predicted_with(KeptSteps(), deadline=600.0)
+    assert in_haste != at_ease
+    # Another layout is another step.
+    predicted_with(kept, layout="nhwc")
+    assert len(predicted) > 2 * count

@@ -478,7 +478,7 @@ def test_of_a_plan_the_part_of_one_gpu_is_explained() -> None:
     assert whole["attention"].flops == pytest.approx(2 * families["attention"].flops)
 
 
-def test_the_efficiency_of_a_plan_is_its_share_of_perfect_scaling() -> None:
+def test_the_efficiency_of_a_copy_is_its_speed_up_over_one_gpu_for_each_gpu() -> None:
     alone, _ = predicted([1])
     slowed, _ = predicted([1], on=TWO, asked=Spreading(tensor=2), all_reduce_s=5e-6)
     copies, _ = predicted([2], on=TWO, asked=Spreading(gpus=2, tensor=1))

@@ -102,6 +102,24 @@ def test_four_gpus_take_a_quarter_of_the_global_batch_each() -> None:
     assert found.batches.tolist() == [8, 64]
 
 
+def test_efficiency_is_the_speed_up_over_one_gpu_with_the_whole_batch() -> None:
+    # 1.6 s of dispatch in every pass: 64 samples take 8 s on one GPU, and 16 on each of four 3.2 s: 2.5 times as fast.
+    def dispatched(sizes: IndexArray) -> Predictions:
+        single = predictor([ALONE, FOUR])(sizes)
+        return replace(single, step_s=single.step_s + 1.6)
+
+    found = spread_out(workload(), devices=[ALONE, FOUR], batches=BATCHES, predict_at=dispatched, asked=Spreading())
+    assert found.scaling is not None
+    assert plans(found, 1)[1] == Plan(data=4)
+    assert found.scaling.efficiency_ratio[:, 1] == pytest.approx([1.0, 2.5 / 4], rel=1e-4)
+
+
+def test_one_gpu_in_several_passes_has_the_efficiency_of_one_gpu() -> None:
+    found = spread(ALONE, accumulate=2)
+    assert found.scaling is not None
+    assert found.scaling.efficiency_ratio.tolist() == [[1.0, 1.0]]
+
+
 def test_the_interval_grows_with_the_step() -> None:
     found = spread(FOUR)
     assert found.step_low_s / found.step_s == pytest.approx(np.full((1, 2), 0.5))

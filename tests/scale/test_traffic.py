@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from advisor.records.workload import Operand, Row
+from advisor.records.workload import Operand, Row, StoredBytes
 from advisor.scale.traffic import traffic_of
+from tests.predict.toys import memory_line
 from tests.scale.toys import PARAMETER_BYTES, workload
 
 
@@ -30,6 +31,17 @@ def test_half_precision_halves_what_travels_and_autocast_what_fsdp_sends() -> No
     )
     assert (full.gradient_bytes, autocast.gradient_bytes, half.gradient_bytes) == (480.0, 480.0, 240.0)
     assert (full.gathered_bytes, autocast.gathered_bytes, half.gathered_bytes) == (480.0, 240.0, 240.0)
+
+
+def test_half_precision_sends_a_quarter_of_float64() -> None:
+    bytes_480 = StoredBytes(double=(480.0, 0.0))
+    double = workload(memory=(memory_line(phase="optimizer", parameters=bytes_480, gradients=bytes_480),))
+    full, autocast, half = (
+        traffic_of(double, batches=np.array([2.0]), width=width) for width in ("full", "autocast", "half")
+    )
+    assert (full.gradient_bytes, autocast.gradient_bytes, half.gradient_bytes) == (480.0, 480.0, 120.0)
+    assert (full.gathered_bytes, autocast.gathered_bytes, half.gathered_bytes) == (480.0, 120.0, 120.0)
+    assert (full.scattered_bytes, autocast.scattered_bytes, half.scattered_bytes) == (480.0, 120.0, 120.0)
 
 
 def test_blocks_hand_on_their_part_of_all_results() -> None:

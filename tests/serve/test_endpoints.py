@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -46,9 +47,20 @@ def test_a_mistake_names_the_option(catalog: Catalog) -> None:
         ({"batch": "0"}, "options.batch"),
         ({"epochs": 3}, "options.epochs"),
         ({"device": ["local"]}, "options.device"),
+        ({"device": ["xyz"]}, "options.device"),
+        ({"max_usd": -1}, "options.max_usd"),
     ):
         status, found = ask("recommend", {"workload": WORKLOAD, "options": options}, catalog)
         assert (status, found["error"]["field"]) == (422, field)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("options", [{}, {"device": ["l4"]}])
+def test_a_mistake_in_the_devices_to_explain_names_their_key_and_no_flag(
+    catalog: Catalog, options: dict[str, Any]
+) -> None:
+    status, found = ask("explain", {"workload": WORKLOAD, "on": ["xyz"], "options": options}, catalog)
+    assert (status, found["error"]["field"]) == (422, "on")  # type: ignore[index]
+    assert "--on" not in found["error"]["message"]  # type: ignore[index]
 
 
 def test_nothing_to_explain_says_so(catalog: Catalog) -> None:

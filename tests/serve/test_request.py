@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import DocumentError, LoadError, UsageError
-from advisor.records.options import Options
+from advisor.records.options import GivenOptions
 from advisor.serve.options import ALLOWED, options_of
 from advisor.serve.problem import problem_of
 from advisor.serve.request import read_request
@@ -14,7 +14,7 @@ from tests.serve.mutations import OPTIONS
 
 
 def read(options: Any = None, **more: Any) -> Any:
-    return read_request(json.dumps({"workload": WORKLOAD, "options": options or {}, **more}).encode())
+    return read_request(json.dumps({"workload": WORKLOAD, "options": options or {}} | more).encode())
 
 
 def test_options_are_the_flags_as_text_numbers_or_lists() -> None:
@@ -33,7 +33,7 @@ def test_options_are_the_flags_as_text_numbers_or_lists() -> None:
             "tokens": None,
         }
     )
-    assert found == Options(
+    assert found == GivenOptions(
         samples=1_000_000,
         epochs=3,
         max_usd=0.00001,
@@ -44,6 +44,20 @@ def test_options_are_the_flags_as_text_numbers_or_lists() -> None:
         region=("EU", "US"),
         strict=True,
         price="spot",
+        given=frozenset(
+            (
+                "samples",
+                "epochs",
+                "max_usd",
+                "deadline",
+                "max_latency",
+                "batch",
+                "provider",
+                "region",
+                "strict",
+                "price",
+            )
+        ),
     )
 
 
@@ -51,6 +65,10 @@ def test_the_mode_is_the_workloads() -> None:
     assert read().options.mode == WORKLOAD["mode"] == "inference"
     with pytest.raises(UsageError, match="saved inference step"):
         read({"mode": "training"})
+    training = {**WORKLOAD, "mode": "training"}
+    assert read({}, workload=training).options.mode == "training"
+    with pytest.raises(UsageError, match="saved training step"):
+        read({"mode": "inference"}, workload=training)
 
 
 @pytest.mark.parametrize("name", ["profiles", "prices"])

@@ -91,6 +91,16 @@ def test_a_worker_that_dies_or_is_late_is_replaced_and_the_next_question_is_answ
     run(check)
 
 
+def test_the_log_says_why_a_worker_ended_though_a_timeout_has_no_message(caplog: pytest.LogCaptureFixture) -> None:
+    async def check(pool: Pool) -> None:
+        with pytest.raises(TimeoutError):
+            await pool.ask(Frame("recommend", REQUEST), time_limit_s=0.0001)
+
+    run(check)
+    (ended,) = (record for record in caplog.records if record.args and "recommend" in record.args)
+    assert ended.getMessage().endswith("CancelledError")
+
+
 def test_workers_killed_while_idle_are_seen_and_their_questions_answered_all_the_same() -> None:
     async def check(pool: Pool) -> None:
         assert await is_answered(pool)

@@ -5,11 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.ops.evaluate import bytes_at
 from advisor.records.workload import Operand, Row
-from advisor.workload.affine import NotAffineError, memory_lines, merge_dim, merge_rows
+from advisor.workload.affine import (
+    NotAffineError,
+    has_squares,
+    memory_lines,
+    merge_dim,
+    merge_rows,
+    merged_blocks,
+    squared_taken_ratios,
+    taken_ratios,
+)
 from advisor.workload.allocators import Allocations
 from advisor.workload.recorder import Recording
-from advisor.workload.storages import CELL
+from advisor.workload.storages import CELL, BlockBytes
 
 
 def call(*shape, op="aten.mm", module="", attributes=(), dtype="float32"):
@@ -138,6 +148,10 @@ def test_the_peak_may_be_elsewhere_at_another_precision():
     first, second = sample(activations_low=100), sample(activations_full=80)
     lines = memory_lines([recording(live=[first, second]), recording(live=[first, second])], [4, 8])
     assert len(lines) == 2
+    # In half, float64 is a quarter: 25 against 40.
+    first = sample(activations_double=100)
+    lines = memory_lines([recording(live=[first, second]), recording(live=[first, second])], [4, 8])
+    assert len(lines) == 2
 
 
 MOMENTS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 30)), min_size=1, max_size=12)
@@ -183,7 +197,126 @@ def test_the_state_of_the_optimizer_is_live_all_the_time():
         live_bytes=(moment,),
         phases=("forward",),
         unknown_ops={},
-        allocations=Allocations(state_bytes=64),
+        allocations=Allocations(state_bytes=64, double_state_bytes=48),
     )
     [line] = memory_lines([state], [4])
-    assert line.optimizer_state.full == (64, 0)
+    assert (line.optimizer_state.full, line.optimizer_state.double) == ((16, 0), (48, 0))
+
+
+# -- batch x batch tensors ---------------------------------------------------------------------------------------------
+
+SQUARED_BATCHES = [4, 8, 12, 16]
+
+
+def test_a_row_of_which_two_dimensions_grow_is_a_square():
+    assert has_squares([recording(call(4, 4)), recording(call(8, 8))])
+    assert has_squares([recording(call(4, 3, 5)), recording(call(8, 3, 9))])
+    assert not has_squares([recording(call(4, 4)), recording(call(8, 4))])  # batch 4 of a width of 4
+
+
+def test_four_traces_give_the_square_of_the_batch():
+    # 100 bytes, 10 per sample, 2 per pair of samples, and at the fourth batch as many.
+    live = [[sample(activations_full=100 + 10 * size + 2 * size**2)] for size in SQUARED_BATCHES]
+    [line] = memory_lines([recording(live=samples) for samples in live], SQUARED_BATCHES)
+    assert line.activations.full == (100, 10, 2)
+    assert line.activations.low == (0, 0)  # nothing that grows by the square, so it is written as before
+
+
+def test_a_square_is_found_from_any_order_of_batches():
+    batches = [2, 4, 3, 6]
+    live = [[sample(temporaries_other=7 + size**2)] for size in batches]
+    [line] = memory_lines([recording(live=samples) for samples in live], batches)
+    assert line.temporaries.other == (7, 0, 1)
+
+
+@pytest.mark.parametrize("power", [3, 4])
+def test_bytes_that_grow_faster_than_the_square_hold_for_no_other_batch(power):
+    live = [[sample(activations_full=size**power + 10**5 * size)] for size in SQUARED_BATCHES]
+    with pytest.raises(NotAffineError):
+        memory_lines([recording(live=samples) for samples in live], SQUARED_BATCHES)
+
+
+@pytest.mark.parametrize("sizes", [[80, 40], [8, 48]], ids=["falls", "is below 0 at a batch of one"])
+def test_bytes_that_no_step_can_have_hold_for_no_other_batch(sizes):
+    # 120 - 10 x batch; -32 + 10 x batch.
+    with pytest.raises(NotAffineError):
+        memory_lines([recording(live=[sample(activations_full=size)]) for size in sizes], [4, 8])
+
+
+def test_squares_with_unequal_moments_hold_for_no_other_batch():
+    moment = sample(activations_full=40)
+    others = [recording(live=[moment, moment])] * 3
+    with pytest.raises(NotAffineError):
+        memory_lines([recording(live=[moment]), *others], SQUARED_BATCHES)
+
+
+def test_a_moment_may_be_the_peak_at_small_and_at_large_batches():
+    # 21 + batch^2 is more than 10 x batch below 3 and above 7 samples.
+    live = [[sample(activations_full=21 + size**2), sample(temporaries_full=10 * size)] for size in SQUARED_BATCHES]
+    lines = memory_lines([recording(live=samples) for samples in live], SQUARED_BATCHES)
+    assert [line.temporaries.full for line in lines] == [(0, 0), (0, 10)]
+
+
+SQUARED_MOMENTS = st.lists(
+    st.tuples(st.integers(0, 10**6), st.integers(0, 3000), st.integers(0, 9)), min_size=1, max_size=12
+)
+
+
+@given(moments=SQUARED_MOMENTS, low=SQUARED_MOMENTS, batch=st.integers(1, 10**5))
+def test_the_curves_that_are_kept_give_the_peak_at_every_batch_and_precision(moments, low, batch):
+    pairs = list(zip(moments, low, strict=False))
+
+    def at(size):
+        return [(a + b * size + c * size**2, d + e * size + f * size**2) for (a, b, c), (d, e, f) in pairs]
+
+    recordings = [
+        recording(live=[sample(activations_full=full, temporaries_low=half) for full, half in at(size)])
+        for size in SQUARED_BATCHES
+    ]
+    lines = memory_lines(recordings, SQUARED_BATCHES)
+    for full_ratio, low_ratio in ((1, 1), (1, 0.5), (0.5, 0.5)):
+        expected = max(full * full_ratio + half * low_ratio for full, half in at(batch))
+        kept = max(
+            bytes_at(line.activations.full, batch=batch) * full_ratio
+            + bytes_at(line.temporaries.low, batch=batch) * low_ratio
+            for line in lines
+        )
+        np.testing.assert_allclose(kept, expected, rtol=1e-9)
+
+
+def test_blocks_keep_squares_too():
+    def at(size):
+        # A block keeps 3 per pair of samples and 5 per sample, and hands on 2 per sample.
+        block = BlockBytes("layers.*", 8, kept=[0, 3 * size**2 + 5 * size, 0, 0], results=[0, 2 * size, 0, 0])
+        return replace(recording(), blocks={"layers.*": [block, block]})
+
+    [blocks] = merged_blocks([at(size) for size in SQUARED_BATCHES], SQUARED_BATCHES)
+    assert (blocks.kept.full, blocks.largest_kept.full) == ((0, 10, 6), (0, 5, 3))
+    assert blocks.results.full == (0, 4)
+
+
+def with_events(size):
+    """A pair of samples takes 4 bytes in a tensor that is freed before another one of 3 bytes; 10 bytes a sample."""
+    events = ((1, 10 * size), (2, 4 * size**2), (2, None), (3, 3 * size**2), (3, None), (1, None))
+    return replace(recording(), allocations=Allocations(events=events))
+
+
+def test_the_allocators_overhead_of_squares_is_that_of_a_large_batch():
+    taken = squared_taken_ratios([with_events(size) for size in SQUARED_BATCHES], SQUARED_BATCHES)
+    # The second tensor reuses the first one's segment, and all small ones are negligible: 4 bytes of 4 per pair.
+    assert (taken.cache, taken.heap) == (pytest.approx(1, abs=1e-6), pytest.approx(1, abs=1e-6))
+    # At a batch of 4 each pool of the cache holds a segment of 2 MiB for less than 120 bytes.
+    assert taken_ratios(with_events(4).allocations).cache > 10_000
+
+
+def test_a_step_without_squares_has_no_such_overhead():
+    linear = [replace(recording(), allocations=Allocations(events=((1, 10 * size),))) for size in SQUARED_BATCHES]
+    assert squared_taken_ratios(linear, SQUARED_BATCHES) is None
+    few = [with_events(size) for size in SQUARED_BATCHES[:3]]
+    assert squared_taken_ratios(few, SQUARED_BATCHES[:3]) is None
+
+
+def test_it_is_unknown_if_the_allocations_are_others_at_another_batch():
+    first, *others = (with_events(size) for size in SQUARED_BATCHES)
+    fewer = replace(first, allocations=Allocations(events=first.allocations.events[:-1]))
+    assert squared_taken_ratios([fewer, *others], SQUARED_BATCHES) is None

@@ -105,6 +105,24 @@ def test_fused_kernels_do_not_broadcast_keys_to_heads_or_samples(keys, grouped, 
     assert (counts["attention"], counts["aten.bmm"]) == ((1, 0) if is_fused else (0, 2))
 
 
+@pytest.mark.parametrize(
+    ("arrange", "options", "why"),
+    [
+        (lambda heads: (heads, heads, heads), {"attention": "eager"}, "asked"),
+        (lambda heads: (heads.flatten(0, 1),) * 3, {}, "dims"),
+        (lambda heads: (heads.mT.contiguous().mT, heads, heads), {}, "rows"),
+        (lambda heads: (heads, heads[:, :1], heads[:, :1]), {}, "shared"),
+    ],
+)
+def test_the_softmax_of_unfused_attention_says_why_no_kernel_took_it_and_the_models_own_does_not(arrange, options, why):
+    def attend(self, x):
+        heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        return functional.scaled_dot_product_attention(*arrange(heads)).softmax(dim=-1)
+
+    inner, outer = (row for row in traced(Calls(attend), sequences, **options).rows if row.family == "softmax")
+    assert (inner.attributes.get("unfused"), outer.attributes.get("unfused")) == (why, None)
+
+
 @pytest.mark.parametrize(("half_attention", "policy", "is_low"), [(True, "low", True), (False, "full", False)])
 def test_what_attention_falls_apart_into_runs_in_half_or_in_fp32(half_attention, policy, is_low):
     """Autocast casts its operands and calls the rest without itself; a softmax of the model's own it runs in fp32."""

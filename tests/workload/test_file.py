@@ -12,7 +12,7 @@ from advisor.errors import DocumentError, LoadError
 from advisor.records.workload import SCHEMA_VERSION, MemoryLine, Operand, Row, StoredBytes, Workload
 from advisor.workload.file import read_workload, workload_from_json, workload_to_json
 from advisor.workload.summary import unknown_ops
-from tests.workload.tracing import Calls, cnn, images, sequences, traced
+from tests.workload.tracing import Calls, cnn, images, mlp, sequences, traced, vectors
 
 # -- save then load is the identity ------------------------------------------------------------------------------------
 
@@ -41,7 +41,11 @@ ROWS = st.builds(
     count=st.integers(1, 10**6),
 )
 # May start below zero, but not fall, and not be below zero at a batch of one.
-LINES = st.tuples(st.floats(0, 1e12), st.floats(0, 1e9)).map(lambda line: (line[0] - line[1], line[1]))
+LINES = st.builds(
+    lambda line, squared: (line[0] - line[1], line[1], *squared),
+    st.tuples(st.floats(0, 1e12), st.floats(0, 1e9)),
+    st.lists(st.floats(0, 1e6), max_size=1),
+)
 STORED = st.builds(StoredBytes, low=LINES, full=LINES, other=LINES)
 MOMENTS = st.builds(
     MemoryLine,
@@ -128,7 +132,7 @@ def refused(document):
     return caught.value
 
 
-_MAY_BE_MISSING = ("blocks", "taken", "generation", "script", "fine_tuning", "is_half", "unknown_ops")
+_MAY_BE_MISSING = ("blocks", "taken", "squared_taken", "generation", "script", "fine_tuning", "is_half", "unknown_ops")
 KEYS = [name for name in Workload.__dataclass_fields__ if name not in ("schema_version", "rows")]
 
 
@@ -251,7 +255,13 @@ def test_a_dimension_is_a_size_at_every_batch(document, dim):
     assert dim[1] < 0 or workload_from_json(document)
 
 
-@pytest.mark.parametrize("line", [[-1e9, 0], [1e9, -1], [-8, 4], [1e300, 0], [0, 1e18]])
+@pytest.mark.parametrize(
+    "line",
+    [
+        [-1e9, 0], [1e9, -1], [-8, 4], [1e300, 0], [0, 1e18], [0, 4, -1], [9, -4, 1], [-8, 4, 3], [0, 0, 1e18], [1],
+        [1, 1, 1, 1], [],
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", ["parameters", "activations", "kv_cache"])
 def test_memory_is_neither_less_than_nothing_at_any_batch_nor_more_than_machines_have(document, kind, line):
     document["memory"][0][kind]["full"] = line
@@ -261,6 +271,32 @@ def test_memory_is_neither_less_than_nothing_at_any_batch_nor_more_than_machines
 def test_memory_may_start_below_nothing_where_a_batch_of_one_has_some(document):
     document["memory"][0]["activations"]["full"] = [-4, 4]
     assert workload_from_json(document).memory[0].activations.full == (-4, 4)
+
+
+def test_memory_may_grow_with_the_square_of_the_batch(document):
+    document["memory"][0]["activations"]["full"] = [2, -3, 1]
+    assert workload_from_json(document).memory[0].activations.full == (2, -3, 1)
+
+
+def test_a_file_names_squares_only_where_there_are_some():
+    def loss(output, batch):
+        return (output @ output.t()).logsumexp(1).mean()
+
+    usual, squared = (
+        workload_to_json(traced(mlp(), vectors, mode="training", loss=chosen))
+        for chosen in (lambda output, batch: output.mean(), loss)
+    )
+    for document, lengths in ((usual, {2}), (squared, {2, 3})):
+        found = {len(growth) for line in document["memory"] for stored in parts_of(line) for growth in stored.values()}
+        assert found == lengths
+    assert "squared_taken" not in usual
+    assert workload_from_json(squared).squared_taken is not None
+    squared["squared_taken"]["heap"] = 0.5
+    assert "squared_taken.heap" in refused(squared).message
+
+
+def parts_of(line):
+    return [stored for stored in line.values() if isinstance(stored, dict)]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +320,7 @@ def test_a_generation_is_of_whole_tokens_and_heads(document, key):
 
 def test_attributes_that_make_fewer_flop_than_none_are_refused(document):
     per_element = dict.fromkeys(("flops_per_element", "read_bytes_per_element", "write_bytes_per_element"), 4)
-    document["rows"]["op"][0] = "optimizer"
+    document["rows"]["op"][0], document["rows"]["inputs"][0] = "optimizer", []
     document["rows"]["attributes"][0] = {"element_count": 10, **per_element}
     assert workload_from_json(document)
     document["rows"]["attributes"][0]["element_count"] = -10

@@ -15,6 +15,7 @@ from advisor.workload.inputs import (
     plan_from_specs,
     resized,
     suggest_inputs,
+    tensors_not_given,
 )
 from tests.says import assert_says
 
@@ -106,6 +107,14 @@ def test_a_function_that_gives_nothing_is_refused() -> None:
         plan.make(2)
 
 
+def test_a_function_that_gives_no_samples_is_refused() -> None:
+    plan = plan_from_example(lambda batch: (torch.zeros(0, 3), torch.zeros(0)), model=TwoInputs())
+    with pytest.raises(LoadError, match=r"example_inputs\(2\) has no samples"):
+        plan.make(2)
+    # Features may be empty.
+    plan_from_example(lambda batch: torch.zeros(batch, 0), model=nn.Identity()).make(2)
+
+
 def test_specs_become_tensors_of_their_shape_by_position_and_name() -> None:
     plan = plan_from_specs(parse_input_specs(["3x8", "attention_mask=8:int64", "keep=:bool", "half=2:float16"]))
     args, keywords = plan.make(5)
@@ -132,6 +141,15 @@ def test_specs_become_tensors_of_their_shape_by_position_and_name() -> None:
 )
 def test_the_suggested_input_fits_the_first_layer_and_the_forwards_arguments(model: nn.Module, suggestion: str) -> None:
     assert suggest_inputs(model) == suggestion
+
+
+def test_a_hint_names_the_tensors_that_a_model_was_not_given() -> None:
+    class Model(nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor | None = None, cache: bool = False) -> torch.Tensor:
+            return ids
+
+    assert "also takes mask" in tensors_not_given(Model(), {"ids"})
+    assert tensors_not_given(Model(), {"ids", "mask"}) == ""
 
 
 def test_inputs_are_described_by_shape_and_dtype() -> None:

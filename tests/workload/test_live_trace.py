@@ -77,6 +77,44 @@ def test_training_is_traced_where_the_caller_wants_no_gradients(context, built_i
     assert flops(workload) == expected
 
 
+@pytest.mark.parametrize("how", ["torch.compile", "Module.compile", "a function"])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_compiled_model_is_traced_as_it_is_and_compiled_only_when_it_runs(how, mode):
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    model, plain = (Calls(lambda self, x: self.net(x), net=net()) for _ in range(2))
+    if how == "Module.compile":
+        model.compile(backend=backend)
+    elif how == "torch.compile":
+        model = torch.compile(model, backend=backend)
+    else:
+        run = torch.compile(lambda inner, x: inner(x), backend=backend)
+        model = Calls(lambda self, x: run(self.net, x), net=net())
+
+    workload = traced_live(model, mode=mode)
+
+    assert compiled == []
+    assert [row.op for row in workload.rows] == [row.op for row in traced_live(plain, mode=mode).rows]
+    assert flops(workload) == flops(traced_live(plain, mode=mode))
+    model(vectors(4))
+    assert len(compiled) == 1
+    torch.compiler.reset()
+
+
+def test_the_callers_own_stance_is_back_after_a_trace():
+    run = torch.compile(lambda x: x + 1, backend="eager")
+    with torch.compiler.set_stance("fail_on_recompile"):
+        traced_live(net())
+        with pytest.raises(RuntimeError, match="stance"):
+            run(vectors(4))
+    torch.compiler.reset()
+
+
 def test_another_thread_sees_torch_as_it_is_while_a_step_is_traced():
     query = torch.randn(2, 3, 5, 8)
     expected = functional.scaled_dot_product_attention(query, query, query)

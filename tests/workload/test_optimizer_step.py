@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from advisor.ops.evaluate import row_cost
 from advisor.workload.summary import totals
 from tests.workload.tracing import Calls, mlp, op_counts, rows_of, traced, vectors
 
@@ -50,6 +51,38 @@ def test_the_state_of_an_optimizer_is_what_it_keeps(name, options, per_element, 
     assert row.attributes["state_bytes_per_element"] == pytest.approx(state_bytes / ELEMENTS)
     for line in workload.memory:
         assert sum(kind[0] for kind in (line.optimizer_state.low, line.optimizer_state.full)) == state_bytes
+
+
+def test_the_step_of_a_model_in_float64_is_in_float64():
+    doubles = mlp().double()
+    workload = traced(doubles, lambda batch: torch.zeros(batch, 8, dtype=torch.float64), mode="training")
+    line = next(line for line in workload.memory if line.phase == "optimizer")
+    # Two moments of 8 bytes, and a step of 4 bytes for each of the 4 tensors, which counts as float64 with them.
+    assert line.optimizer_state.double == (2 * 8 * ELEMENTS + 4 * 4, 0)
+    assert line.gradients.double == (8 * ELEMENTS, 0)
+    # The update of the largest tensor, 8 x 16.
+    assert line.temporaries.double[0] >= 8 * 8 * 16
+    assert line.optimizer_state.full == line.gradients.full == line.temporaries.full == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_parameters_without_elements_take_no_step(name):
+    def build(parameters):
+        return getattr(torch.optim, name)(parameters, lr=0.1)
+
+    def forward(self, x):
+        return self.inner(x).sum() + self.scale.sum()
+
+    alone = Calls(lambda self, x: x.sum() + self.scale.sum(), scale=nn.Parameter(torch.zeros(0)))
+    workload = traced(alone, vectors, mode="training", optimizer=build)
+    assert rows_of(workload, "optimizer") == []
+    assert workload.optimizer == name
+
+    beside = traced(
+        Calls(forward, inner=mlp(), scale=nn.Parameter(torch.zeros(0))), vectors, mode="training", optimizer=build
+    )
+    [row] = rows_of(beside, "optimizer")
+    assert row.attributes["element_count"] == ELEMENTS
 
 
 def test_what_adamw_does_is_that_of_a_later_step():
@@ -105,6 +138,82 @@ def test_frozen_parameters_are_not_stepped():
     assert workload.memory[-1].gradients.full == ((16 * 4 + 4) * 4, 0)
 
 
+def sparse_table(**parts):
+    """A table of 50 rows of 8, of which each sample looks up 6."""
+    return Calls(
+        lambda self, ids: self.last(self.table(ids)).sum(1),
+        **({"table": nn.Embedding(50, 8, sparse=True), "last": nn.Identity()} | parts),
+    )
+
+
+def lookups(batch):
+    return torch.zeros(batch, 6, dtype=torch.int64)
+
+
+def test_a_sparse_gradient_updates_only_its_rows():
+    workload = traced(sparse_table(), lookups, mode="training", optimizer=torch.optim.SparseAdam)
+    [row] = rows_of(workload, "optimizer")
+    assert workload.batch_is_affine
+    # 6 rows of 8 elements a sample, each with an index of 8 bytes; parameter, gradient and two moments are read.
+    for batch in (1, 10):
+        elements = 6 * 8 * batch
+        cost = row_cost(row, batch=batch)
+        assert cost.read_bytes == 16 * elements + 8 * 6 * batch
+        assert cost.write_bytes == 12 * elements
+    assert row.attributes["element_count"] == 50 * 8  # as many as data parallelism reduces
+    assert row.attributes["state_bytes_per_element"] == 8
+    # coalesce; sparse_mask, difference, product and addition to each moment, and a square; two additions to the old
+    # ones, root, epsilon, quotient, rate, and the addition to the table.
+    assert row.attributes["calls_per_tensor"] == 1 + 2 * 4 + 1 + 7
+    assert "looked up twice" in workload.assumptions[-1]
+
+
+def test_dense_and_sparse_gradients_are_two_rows():
+    model = sparse_table(last=nn.Linear(8, 4))
+    workload = traced(model, lookups, mode="training", optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    dense, sparse = rows_of(workload, "optimizer")
+    assert (dense.inputs, dense.attributes["element_count"]) == ((), 8 * 4 + 4)
+    assert dense.attributes["loop_read_bytes_per_element"] == 8
+    # One addition to the rows, which also reads their indices: 8 bytes for 8 elements.
+    assert sparse.attributes["calls_per_tensor"] == 1
+    assert sparse.attributes["flops_per_element"] == 1
+    assert sparse.attributes["loop_read_bytes_per_element"] == 8 + 1
+    assert sparse.attributes["loop_write_bytes_per_element"] == 4
+
+
+def test_a_sparse_gradient_takes_the_memory_of_its_rows():
+    workload = traced(sparse_table(), lookups, mode="training", optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    line = next(line for line in workload.memory if line.phase == "optimizer")
+    assert line.gradients.full == (0, 6 * 8 * 4)
+    assert line.gradients.other == (0, 6 * 8)  # indices
+
+
+def test_sparse_gradients_of_several_passes_add_up():
+    def train_step(model, batch):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(batch).mean().backward()
+        optimizer.step()
+
+    [row] = rows_of(traced(sparse_table(), lookups, mode="training", train_step=train_step), "optimizer")
+    assert row.inputs[1].shape == ((0, 3 * 6), 8)
+
+
+def test_a_decay_of_the_whole_table_is_a_row_of_its_own():
+    class Decayed(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure=None):
+            for parameter in self.param_groups[0]["params"]:
+                parameter.mul_(0.99)
+                parameter.add_(parameter.grad, alpha=-0.1)
+
+    workload = traced(sparse_table(), lookups, mode="training", optimizer=lambda p: Decayed(p, lr=0.1))
+    [update] = rows_of(workload, "optimizer")
+    [decay] = [row for row in workload.rows if row.phase == "optimizer" and row is not update]
+    assert (decay.op, decay.inputs[0].shape) == ("aten.mul_", (50, 8))
+    assert update.attributes["calls_per_tensor"] == 1
+
+
 def closure_step(optimizer):
     def train_step(model, batch):
         def closure():
@@ -128,6 +237,79 @@ def test_a_closure_is_forward_and_backward():
     [row] = rows_of(workload, "optimizer")
     assert (row.attributes["element_count"], row.attributes["tensor_count"]) == (ELEMENTS, 4)
     assert row.attributes["calls_per_tensor"] == 1
+
+
+@pytest.mark.parametrize(
+    "optimizer_of",
+    [
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+        lambda parameters: torch.optim.AdamW(parameters, lr=0.1),
+    ],
+)
+def test_a_step_with_a_closure_is_a_later_one_too(optimizer_of):
+    def with_closure(model, batch):
+        closure_step(optimizer_of(model.parameters()))(model, batch)
+
+    def without(model, batch):
+        model(batch).pow(2).mean().backward()
+        optimizer_of(model.parameters()).step()
+
+    [row], [expected] = (
+        rows_of(traced(mlp(), vectors, mode="training", train_step=step), "optimizer")
+        for step in (with_closure, without)
+    )
+    assert dict(row.attributes) == dict(expected.attributes)
+
+
+@torch.library.custom_op("advisor_tests::halved", mutates_args=())
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+@halved.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_the_first_step_with_a_closure_does_not_count_beside_the_second():
+    class Own(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure=None):
+            with torch.enable_grad():
+                loss = closure()
+            for parameter in self.param_groups[0]["params"]:
+                parameter.sub_(halved(parameter.grad))
+            return loss
+
+    model = nn.Linear(8, 4, bias=False)
+    workload = traced(model, vectors, mode="training", train_step=closure_step(Own(model.parameters(), lr=0.1)))
+    assert workload.unknown_ops == {"advisor_tests.halved": 1}
+
+
+def test_gradients_that_an_update_computes_itself_are_part_of_it():
+    class Sam(torch.optim.SGD):  # Foret et al., 2021: gradients at a point that the first ones lead to
+        @torch.no_grad()
+        def step(self, closure=None):
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            moved = [p.grad.clone() for p in parameters]
+            for parameter, way in zip(parameters, moved, strict=True):
+                parameter.add_(way)
+                parameter.grad = None
+            with torch.enable_grad():
+                closure()
+            for parameter, way in zip(parameters, moved, strict=True):
+                parameter.sub_(way).sub_(parameter.grad)
+
+    def train_step(model, batch):
+        optimizer = Sam(model.parameters(), lr=0.1)
+        model(batch).mean().backward()
+        optimizer.step(lambda: model(batch).mean().backward())
+
+    workload = traced(mlp(), vectors, mode="training", train_step=train_step)
+    assert workload.method == "fake"
+    assert op_counts(workload, phase="forward")["aten.addmm"] == 2 * 2
+    [row] = rows_of(workload, "optimizer")
+    assert row.attributes["calls_per_tensor"] == 4  # clone, add_, sub_, sub_
 
 
 def test_lbfgs_evaluates_its_closure_as_often_as_it_does():

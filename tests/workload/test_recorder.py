@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import autocast_of
 from tests.workload.tracing import Calls, cnn, flops_by_op, images, mlp, op_counts, rows_of, sequences, traced, vectors
 
@@ -287,6 +288,14 @@ def test_a_write_at_indices_out_of_place_copies_its_destination_and_a_gradient_d
     rows = traced(model, vectors, mode="training", loss=mean).rows
     copied = [row.attributes.get("copies_destination", False) for row in rows if row.op.startswith("aten.index_add")]
     assert sorted(copied) == [False, True]
+
+
+def test_an_integer_of_four_bits_takes_the_byte_that_torch_stores_it_in():
+    model = nn.Linear(8, 4)
+    model.register_buffer("codes", torch.empty(100, dtype=torch.int4))
+    both = Calls(lambda self, x: (self.inner(x), self.inner.codes.clone()), inner=model)
+    (copied,) = rows_of(traced(both, vectors), "aten.clone")
+    assert row_cost(copied, batch=4).read_bytes == 100
 
 
 def test_equal_layers_are_one_row():

@@ -179,6 +179,11 @@ def test_what_its_step_raises_is_raised(script):
         trace_script(script("Net(16)(torch.randn(4, 9))"), [], mode="inference")
 
 
+def test_a_first_step_without_samples_is_named(script):
+    with pytest.raises(TraceError, match="has no samples"):
+        trace_script(script(TRAINING), ["--batch", "0"], mode="training")
+
+
 def test_arguments_that_it_refuses_end_it(script):
     with pytest.raises(SystemExit):
         trace_script(script(TRAINING), ["--no-such-flag"], mode="training")

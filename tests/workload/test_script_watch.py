@@ -165,6 +165,15 @@ def test_a_model_in_half_and_settings_for_tf32_are_seen(traced, monkeypatch) -> 
         ("@torch.compile\ndef run(x):\n    return model(x)", "run", "compile"),
         ("@torch.compile(fullgraph=True)\ndef run(x):\n    return model(x)", "run", "compile"),
         ("@torch.compile\ndef unused(x):\n    return model(x)", "model", "eager"),
+        (
+            "import warnings\n"
+            "from torch.nn.attention.flex_attention import flex_attention\n"
+            "warnings.simplefilter('ignore')\n"
+            "flex_attention = torch.compile(flex_attention)\n"
+            "flex_attention(*torch.zeros(3, 1, 1, 16, 16))",
+            "model",
+            "eager",
+        ),
     ],
 )
 def test_torch_compile_is_seen(traced, before: str, called: str, mode: str) -> None:

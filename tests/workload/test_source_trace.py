@@ -1,5 +1,6 @@
 """Traces that are made once and read afterwards."""
 
+import os
 from pathlib import Path
 
 import platformdirs
@@ -41,6 +42,19 @@ def test_the_file_runs_once_until_it_changes() -> None:
     Path("net.py").write_text(NET.format(width=5))
     assert traced().parameter_count == 5 * 2 + 2
     assert Path("runs").read_text() == "xx"
+
+
+@pytest.mark.parametrize("place", ["site-packages", "plain"])
+def test_a_change_in_a_library_is_another_trace(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / place / "made_up_library/__init__.py"
+    library.parent.mkdir(parents=True)
+    library.write_text("WIDTH = 3")
+    monkeypatch.setenv("PYTHONPATH", str(library.parents[1]), prepend=os.pathsep)
+    Path("net.py").write_text(f"import made_up_library\n{NET.format(width='made_up_library.WIDTH')}")
+    assert traced() == traced()
+    assert Path("runs").read_text() == "x"
+    library.write_text("WIDTH = 12")
+    assert traced().parameter_count == 12 * 2 + 2
 
 
 def test_another_batch_is_another_trace() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from advisor.errors import LoadError
+from advisor.errors import LoadError, TraceError
 from advisor.ops.registry import autocast_of
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import parse_input_specs
@@ -117,6 +117,10 @@ def config(folder: Path, **settings: Any) -> str:
 
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 50, "n_positions": 64}
+BERT = {
+    "model_type": "bert", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8,
+    "vocab_size": 50, "max_position_embeddings": 64,
+}  # fmt: skip
 T5 = {"model_type": "t5", "num_layers": 1, "d_model": 8, "d_ff": 8, "d_kv": 4, "num_heads": 2, "vocab_size": 50}
 VIT = {"model_type": "vit", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "image_size": 32}
 
@@ -161,6 +165,13 @@ def test_long_contexts_are_cut_to_512_tokens(tmp_path: Path) -> None:
             {"input_ids": (2, 512), "decoder_input_ids": (2, 512), "labels": (2, 512)},
         ),
         (VIT, "ViTForImageClassification", {"pixel_values": (2, 3, 32, 32), "labels": (2,)}),
+        (BERT, "BertForPreTraining", {"input_ids": (2, 64), "labels": (2, 64), "next_sentence_label": (2,)}),
+        (
+            BERT | {"model_type": "albert", "embedding_size": 8},
+            "AlbertForPreTraining",
+            {"input_ids": (2, 64), "labels": (2, 64), "sentence_order_label": (2,)},
+        ),
+        (BERT | {"model_type": "electra"}, "ElectraForPreTraining", {"input_ids": (2, 64), "labels": (2, 64)}),
     ],
 )
 def test_in_training_the_models_own_loss_is_used(
@@ -171,11 +182,30 @@ def test_in_training_the_models_own_loss_is_used(
     assert keyword_shapes(loaded) == inputs
     _, keywords = loaded.make_inputs(2)
     model = loaded.model.to_empty(device="cpu")
-    for parameter in model.parameters():
-        torch.nn.init.zeros_(parameter)
+    for tensor in (*model.parameters(), *model.buffers()):
+        torch.nn.init.zeros_(tensor)
     output = model(**keywords)
     assert loaded.loss is not None
     assert loaded.loss(output, keywords).shape == ()
+
+
+def test_a_model_that_needs_other_labels_for_its_loss_says_which_it_takes(tmp_path: Path) -> None:
+    source = config(tmp_path, **(BERT | {"model_type": "splinter"}), architectures=["SplinterForPreTraining"])
+    with pytest.raises(TraceError, match="SplinterForPreTraining computes no loss from labels") as caught:
+        trace(load(source, mode="training", specs=()), mode="training", batch=None)
+    assert "start_positions, end_positions, question_positions" in caught.value.hint
+    assert "input_ids" not in caught.value.hint
+
+    positions = [f"{name}=4:int64" for name in ("start_positions", "end_positions", "question_positions")]
+    specs = parse_input_specs(["input_ids=64:int64", *positions])
+    workload = trace(load(source, mode="training", specs=specs), mode="training", batch=None)
+    assert sum(row.count for row in workload.rows if row.op == "aten.nll_loss_forward") == 2
+
+
+def test_a_model_whose_config_does_not_describe_its_images_asks_for_their_shape(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="the shape of MaskFormerModel's input pixel_values is unknown") as caught:
+        load_inference(config(tmp_path, model_type="maskformer"))
+    assert "--input pixel_values=" in caught.value.hint
 
 
 def test_code_on_a_hub_is_never_run(tmp_path: Path) -> None:

@@ -315,6 +315,35 @@ def test_a_loop_at_the_top_level_is_named_when_time_runs_out(write: Write, start
     assert "--timeout" in error.hint
 
 
+def test_a_step_that_runs_for_real_is_named_with_the_line_that_fake_tensors_cannot_take(
+    write: Write, start_s: int
+) -> None:
+    text = """
+    import time
+    import torch
+    from torch import nn
+
+    class Net(nn.Linear):
+        def forward(self, x):
+            found = super().forward(x)
+            if found.max().item() > 2:
+                found = found * 2
+            while True:
+                time.sleep(0.01)
+
+    model = Net(8, 4)
+    example_inputs = torch.zeros(2, 8)
+    """
+    error = error_of(write(text), timeout_s=5 + 5 * start_s)
+    first, *lines = error.message.splitlines()
+    assert first == f"net.py:12 in forward was still running after {5 + 5 * start_s} s"
+    [failed] = [place for place, line in enumerate(lines) if "fake tensors" in line]
+    assert "aten._local_scalar_dense" in lines[failed]
+    assert lines[failed + 1] == "  net.py:9 in forward: if found.max().item() > 2:"
+    assert "--timeout" in error.hint
+    assert ".item()" in error.hint
+
+
 def test_a_child_that_cannot_report_is_killed_all_the_same(
     write: Write, start_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,9 +40,11 @@ def test_a_storage_counts_until_its_last_tensor_is_gone():
 def test_other_dtypes_are_kept_apart_from_floats():
     tracked = storages()
     ids, halves = torch.zeros(10, dtype=torch.int64), torch.zeros(10, dtype=torch.float16)
-    tracked.of(ids, "activations")
-    tracked.of(halves, "activations")
+    doubles = torch.zeros(10, dtype=torch.float64)
+    for tensor in (ids, halves, doubles):
+        tracked.of(tensor, "activations")
     assert live(tracked, "activations", "other") == 80 + 20
+    assert live(tracked, "activations", "double") == 80
 
 
 def test_low_moves_a_float_and_nothing_else():

@@ -2,6 +2,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch.nn import functional
 
 from advisor.errors import LoadError, TraceError
 from advisor.predict.row_work import is_constant
+from advisor.predict.step_memory import step_memory
 from advisor.workload.summary import totals
 from tests.says import assert_says
 from tests.workload.tracing import (
@@ -81,6 +83,77 @@ def test_a_contrastive_loss_is_quadratic_in_the_batch():
     # 2 x batch x batch x 4.
     assert flops_by_op_in_loss(workload, batch=10) == 800
     assert flops_by_op_in_loss(workload, batch=30) == 7200
+
+
+def info_nce(output, batch):
+    """Two views of each sample, one after the other; each finds its own among all others."""
+    views = functional.normalize(output, dim=-1)
+    similarity = (views @ views.t() / 0.1).masked_fill(torch.eye(len(views), dtype=torch.bool), -1e9)
+    return functional.cross_entropy(similarity, torch.arange(len(views)).roll(len(views) // 2))
+
+
+def two_towers(self, x):
+    return functional.normalize(self.one(x), dim=-1) @ functional.normalize(self.other(x), dim=-1).t()
+
+
+def own_column(output, batch):
+    return functional.cross_entropy(output, torch.arange(len(output)))
+
+
+CONTRASTIVE = {
+    "two views": (lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), info_nce),
+    "two towers": (lambda: Calls(two_towers, one=nn.Linear(8, 4), other=nn.Linear(8, 4)), own_column),
+}
+
+
+@pytest.mark.parametrize("name", CONTRASTIVE)
+@pytest.mark.parametrize("base", [1, 4, 6])
+def test_the_memory_of_samples_that_are_compared_is_that_of_a_trace_at_any_batch(name, base):
+    make, loss = CONTRASTIVE[name]
+    options = {"mode": "training", "loss": loss}
+    workload = traced(make(), vectors, batch=base, **options)
+    assert workload.batch_is_affine
+    assert len(workload.traced_batches) == 4
+    for batch in (2, 3, 100, 2000):
+        alone = traced(make(), vectors, batch=batch, batch_is_fixed=True, **options)
+        for width in ("full", "autocast", "half"):
+            expected, found = (
+                step_memory(one, batches=np.array([float(batch)]), width=width, kind="gpu").allocated[0]
+                for one in (alone, workload)
+            )
+            assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_allocators_overhead_on_them_is_that_of_large_tensors():
+    make, loss = CONTRASTIVE["two views"]
+    workload = traced(make(), vectors, mode="training", loss=loss)
+    alone = traced(make(), vectors, mode="training", loss=loss, batch=10**6, batch_is_fixed=True)
+    expected, found = (
+        step_memory(one, batches=np.array([1e6]), width="full", kind="gpu").parts["allocator"].mid[0]
+        for one in (alone, workload)
+    )
+    assert workload.taken.cache > 100  # of a few kilobytes, at batch 4
+    assert found == pytest.approx(expected, rel=0.1)
+
+
+def triplets(self, x):
+    """The distances of each sample to all others, minus those to all others again: batch x batch x batch."""
+    distances = torch.cdist(x, x)
+    return self.inner(x).mean() + (distances[:, :, None] - distances[:, None, :]).relu().mean()
+
+
+def test_a_step_that_compares_triplets_holds_for_no_other_batch():
+    workload = traced(Calls(triplets, inner=nn.Linear(8, 4)), vectors, mode="training", loss=lambda output, _: output)
+    assert not workload.batch_is_affine
+    assert workload.traced_batches == (4,)
+    assert any("traced only at batch 4:" in note for note in workload.assumptions)
+
+
+def test_published_models_are_traced_at_two_batches_and_at_four_if_they_compare_samples():
+    for loss, count in ((lambda output, batch: output.mean(), 2), (info_nce, 4)):
+        workload = traced(mlp(), vectors, mode="training", loss=loss, is_affine=True)
+        assert workload.batch_is_affine
+        assert len(workload.traced_batches) == count
 
 
 def flops_by_op_in_loss(workload, *, batch):

@@ -1,15 +1,19 @@
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 import pytest
 
+from advisor.files.own_code import PACKAGE, code_files
 from advisor.workload import trace_cache
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.file import workload_to_json
@@ -138,6 +142,79 @@ def test_code_that_asks_a_program_or_a_server_is_traced_each_time(code: str, tmp
     assert trace_cache.read(request()) is None
 
 
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed packages on `sys.path`, in which an import has looked already; `lib` is one of them."""
+    folder = tmp_path / "site-packages"
+    for name, text in {"lib/__init__.py": "SIZE = 1", "lib/sizes.json": "[1]", "lib_other.py": "SIZE = 1"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "lib-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(folder)
+    assert find_spec("lib_none") is None
+    return folder
+
+
+def keep_of_code(tmp_path: Path, code: str) -> None:
+    """As after a trace of net.py with this code, which may import `lib` for the first time."""
+    with recorded_dependencies("net.py") as dependencies:
+        exec(compile(code, str(tmp_path / "net.py"), "exec"))
+    for name in ("lib", "lib_other"):
+        sys.modules.pop(name, None)
+    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+    assert trace_cache.read(request()) == SAVED
+
+
+def edit(file: Path) -> None:
+    """Change a file but not its length, one second after it was last changed."""
+    changed_s = file.stat().st_mtime + 1
+    file.write_text(file.read_text().replace("1", "2"))
+    os.utime(file, (changed_s, changed_s))
+
+
+@pytest.mark.parametrize("name", ["lib/__init__.py", "lib/sizes.json"])
+def test_a_change_in_a_file_of_a_library_that_was_read_is_another_trace(
+    name: str, library: Path, tmp_path: Path
+) -> None:
+    keep_of_code(tmp_path, "import lib, pathlib; pathlib.Path(lib.__file__).with_name('sizes.json').read_text()")
+    edit(library / "lib_other.py")
+    assert trace_cache.read(request()) == SAVED
+    edit(library / name)
+    assert trace_cache.read(request()) is None
+
+
+def test_a_change_in_a_library_that_was_imported_before_the_trace_is_another_trace(
+    library: Path, tmp_path: Path
+) -> None:
+    import_module("lib")
+    keep_of_code(tmp_path, "import lib")
+    edit(library / "lib/__init__.py")
+    assert trace_cache.read(request()) is None
+
+
+def test_a_change_in_an_extension_module_is_another_trace(library: Path, tmp_path: Path) -> None:
+    (library / "lib/fast.so").write_text("1")
+    # As CPython reports that it loads one; C code opens the file.
+    keep_of_code(
+        tmp_path, f"import sys; sys.audit('import', 'lib.fast', {str(library / 'lib/fast.so')!r}, *[None] * 3)"
+    )
+    edit(library / "lib/fast.so")
+    assert trace_cache.read(request()) is None
+
+
+@pytest.mark.parametrize("name", ["lib-1.1.dist-info", "lib_none"])
+def test_a_library_that_is_installed_or_upgraded_is_another_trace(name: str, library: Path, tmp_path: Path) -> None:
+    keep_of_code(tmp_path, "try: import lib_none\nexcept ImportError: pass")
+    (library / name).mkdir()
+    assert trace_cache.read(request()) is None
+
+
+def test_other_folders_of_libraries_are_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep()
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    assert trace_cache.read(request()) is None
+
+
 def test_a_script_is_run_each_time() -> None:
     keep(request(run=True))
     assert trace_cache.read(request(run=True)) is None
@@ -174,6 +251,27 @@ def test_another_version_of_torch_is_another_trace(monkeypatch: pytest.MonkeyPat
         assert trace_cache.read(request()) is None
     finally:
         trace_cache._program_digest.cache_clear()
+
+
+SHOW_OWN_MODULES = """
+import sys
+from advisor.workload.spawn import ProfileRequest
+from advisor.workload.trace_child import _profile
+
+_profile(ProfileRequest(source="net.py", mode="training"))
+print(*(module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "advisor"), sep="\\n")
+"""
+
+
+def test_the_program_digest_covers_what_a_trace_imports_and_no_room_above_it() -> None:
+    Path("net.py").write_text("import torch; model = torch.nn.Linear(2, 2); example_inputs = torch.zeros(1, 2)")
+    shown = subprocess.run([sys.executable, "-c", SHOW_OWN_MODULES], capture_output=True, text=True, check=True)
+    imported = {Path(line) for line in shown.stdout.splitlines()}
+    covered = set(code_files(*trace_cache._CODE))
+    assert {PACKAGE / "records/fine_tuning.py", PACKAGE / "workload/trace.py"} < imported
+    assert imported - {PACKAGE / "__init__.py"} <= covered
+    rooms = {file.relative_to(PACKAGE).parts[0] for file in covered}
+    assert rooms.isdisjoint({"catalog", "cost", "predict", "report", "scale"})
 
 
 @pytest.mark.parametrize("spoil", [lambda kept: kept[:-9], lambda kept: b"", lambda kept: b"nothing like it"])

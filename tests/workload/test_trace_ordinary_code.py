@@ -5,7 +5,6 @@ import inspect
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 from tests.says import assert_says
 from tests.workload.tracing import (
@@ -274,20 +273,6 @@ def test_nonzero_is_taken_to_find_half():
     workload = traced(Calls(run, inner=nn.Linear(8, 4)), vectors)
     assert workload.method == "symbolic"
     assert flops_by_op(workload, batch=20)["aten.addmm"] == 640
-
-
-def test_ctc_needs_its_lengths():
-    def loss(output, batch):
-        lengths = torch.full((output.shape[1],), 6)
-        targets = torch.ones(output.shape[1], 3, dtype=torch.int64)
-        return functional.ctc_loss(output, targets, lengths, lengths // 2)
-
-    model = Calls(lambda self, x: self.inner(x).log_softmax(-1).transpose(0, 1), inner=nn.Linear(8, 5))
-    workload = traced(model, sequences, mode="training", loss=loss)
-    assert op_counts(workload)["aten._ctc_loss"] == 1
-    assert op_counts(workload, phase="backward")["aten._ctc_loss_backward"] == 1
-    assert workload.batch_is_affine
-    assert not workload.unknown_ops
 
 
 def padded_encoder(self, ids):

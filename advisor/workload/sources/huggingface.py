@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from advisor.errors import LoadError, did_you_mean
+from advisor.errors import LoadError, TraceError, did_you_mean
 from advisor.files.regular_file import read_regular_file
 from advisor.records.workload import Attention, Mode
 from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.input_spec import InputSpec
-from advisor.workload.loaded import LoadedModel
+from advisor.workload.inputs import tensors_not_given
+from advisor.workload.loaded import LoadedModel, own_loss
 from advisor.workload.model_config import find_config
 from advisor.workload.patching import Patch, patched
 from advisor.workload.sources.installed import require
@@ -46,6 +47,8 @@ _UNNEEDED = (
 """transformers' tests for packages that it needs for image processing, losses of detectors and several processes."""
 _BASES = ("video_utils", "PreTrainedModel", "GenerationMixin")
 """Names that the modules of models import from transformers."""
+_SAMPLE_LABELS = ("next_sentence_label", "sentence_order_label")
+"""Labels of pretraining with one class for each sample (BERT, ALBERT), without which such models return no loss."""
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 
 Makers = dict[str, Callable[[int], torch.Tensor]]
@@ -81,7 +84,7 @@ def load(
     if specs:
         return load_live(model, specs=specs, name=name)
     makers, note = _inputs(model, config, found.path, tokens=tokens or _TOKENS)
-    labels = _labels(kind.__name__, makers) if mode == "training" else {}
+    labels = _labels(model, makers) if mode == "training" else {}
 
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         return {argument: make(batch) for argument, make in (makers | labels).items()}
@@ -93,7 +96,7 @@ def load(
         model,
         trainers_inputs if tokens else example_inputs,
         name=name,
-        loss=(lambda output, batch: output.loss) if labels else None,
+        loss=_loss_for(model, tuple(labels)) if labels else None,
         notes=(note,),
     )
     return replace(loaded, is_affine=tokens is not None)
@@ -186,15 +189,28 @@ def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers
     text = getattr(config, "text_config", config)
     vision = getattr(config, "vision_config", config)
     main = model.main_input_name
+
+    def unknown_shape(name: str) -> LoadError:
+        return LoadError(
+            f"{path}: the shape of {type(model).__name__}'s input {name} is unknown",
+            hint=f"pass --input {name}=SIZExSIZE:DTYPE",
+        )
+
+    def shape_of_images() -> tuple[int, ...]:
+        if not hasattr(vision, "num_channels"):
+            raise unknown_shape("pixel_values")
+        return _image_shape(vision)
+
     if main == "input_ids":
         token_count = min([tokens, *_limits(text)])
         makers = {"input_ids": _token_maker(token_count, text.vocab_size)}
         note = f"input of {token_count} tokens assumed"
         if "return_loss" in forward and "pixel_values" in forward:  # two towers, as in CLIP
-            makers["pixel_values"] = _image_maker(vision)
+            makers["pixel_values"] = _image_maker(shape_of_images())
     elif main == "pixel_values":
-        makers = {"pixel_values": _image_maker(vision)}
-        note = f"images of {' x '.join(map(str, _image_shape(vision)))} assumed"
+        image = shape_of_images()
+        makers = {"pixel_values": _image_maker(image)}
+        note = f"images of {' x '.join(map(str, image))} assumed"
     elif main == "input_features":
         shape = (config.num_mel_bins, 2 * config.max_source_positions)  # a convolution halves the frames
         makers = {"input_features": lambda batch: torch.rand(batch, *shape)}
@@ -203,20 +219,20 @@ def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers
         makers = {"input_values": lambda batch: torch.rand(batch, _AUDIO_SAMPLES)}
         note = f"{_AUDIO_SAMPLES} audio samples assumed"
     else:
-        raise LoadError(
-            f"{path}: the shape of {type(model).__name__}'s input {main} is unknown",
-            hint=f"pass --input {main}=SIZExSIZE:DTYPE",
-        )
+        raise unknown_shape(main)
     if config.is_encoder_decoder and "decoder_input_ids" in forward:
         decoded_count = min([tokens, *_limits(config)])
         makers["decoder_input_ids"] = _token_maker(decoded_count, config.vocab_size)
     return makers, note
 
 
-def _labels(architecture: str, makers: Makers) -> Makers:
+def _labels(model: nn.Module, makers: Makers) -> Makers:
     """Return functions that make the labels for the model's own loss; empty if the labels' form is unknown."""
+    architecture = type(model).__name__
     if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining")):
-        return {"labels": makers["input_ids"]} if "input_ids" in makers else {}
+        forward = inspect.signature(model.forward).parameters
+        of_samples = dict.fromkeys((name for name in _SAMPLE_LABELS if name in forward), _class_maker)
+        return {"labels": makers["input_ids"], **of_samples} if "input_ids" in makers else {}
     if architecture.endswith("ForConditionalGeneration") and "decoder_input_ids" in makers:
         return {"labels": makers["decoder_input_ids"]}
     if architecture.endswith("ForTokenClassification"):
@@ -226,6 +242,21 @@ def _labels(architecture: str, makers: Makers) -> Makers:
     if architecture.endswith("ForQuestionAnswering"):
         return {"start_positions": _class_maker, "end_positions": _class_maker}
     return {}
+
+
+def _loss_for(model: nn.Module, labels: Sequence[str]) -> Callable[[Any, Any], torch.Tensor]:
+    """Return the function that takes the loss from the model's output, which raises `TraceError` if there is none."""
+
+    def loss(output: Any, batch: Mapping[str, Any]) -> torch.Tensor:
+        found = own_loss(output)
+        if found is None:
+            raise TraceError(
+                f"{type(model).__name__} computes no loss from {', '.join(labels)} alone",
+                hint=f"pass all its inputs with --input, those of its loss too{tensors_not_given(model, batch)}",
+            )
+        return found
+
+    return loss
 
 
 def _limits(config: Any) -> list[int]:
@@ -239,8 +270,8 @@ def _image_shape(config: Any) -> tuple[int, int, int]:
     return config.num_channels, height, width
 
 
-def _image_maker(config: Any) -> Callable[[int], torch.Tensor]:
-    return lambda batch: torch.rand(batch, *_image_shape(config))
+def _image_maker(shape: Sequence[int]) -> Callable[[int], torch.Tensor]:
+    return lambda batch: torch.rand(batch, *shape)
 
 
 def _token_maker(token_count: int, vocabulary: int) -> Callable[[int], torch.Tensor]:
