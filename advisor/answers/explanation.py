@@ -11,7 +11,7 @@ from advisor import units
 from advisor.answers.ranking import rank
 from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.job import job_for
+from advisor.cost.job import job_for, service_limit_notes
 from advisor.cost.quotes import plan_at
 from advisor.cost.selection import mark_warnings
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
@@ -52,6 +52,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
     """
     question = replace(question, trace_at=None)  # one step is explained, that of the workload
     workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
+    own_notes = tuple(service_limit_notes(options)) if recommendation is None else ()
     if recommendation is None:
         recommendation = rank(question)
     subjects = [_named(name, recommendation, machine, catalog) for name in on] or [
@@ -84,7 +85,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         compile=options.compile,
         samples=recommendation.job.samples,
         steps=tuple(steps),
-        notes=(*overlay_notes(catalog), *device_notes(devices, catalog.gpus)),
+        notes=(*own_notes, *overlay_notes(catalog), *device_notes(devices, catalog.gpus)),
         warnings=(
             *(_warnings_on(subjects, recommendation, question) if on else recommendation.warnings),
             *_pass_warnings(subjects, workload.generation),

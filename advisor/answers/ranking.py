@@ -19,7 +19,7 @@ from advisor.cost.batch_choice import choose_batches
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
-from advisor.cost.job import job_for, require_size
+from advisor.cost.job import job_for, require_size, service_limit_notes
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s, offer_terms
 from advisor.cost.payback import owned_notes
@@ -118,6 +118,9 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
     market = KindMarket(selection, fleet=fleet, billing=catalog.billing)
+    situations = (
+        () if LOCAL in options.device else situations_of(market, predictions, job=replace(job, objective="cost"))
+    )
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
@@ -128,9 +131,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         chance_by_device=chances_by_device(ranking.quotes),
         best_by_tier=best_by_tier(ranking.quotes),
         quotes=ranking.quotes,
-        situations=()
-        if LOCAL in options.device
-        else situations_of(market, predictions, job=replace(job, objective="cost")),
+        situations=situations,
         api=compare_with_api(
             options.api_usd_per_mtok,
             partial(market.cheapest, predictions),
@@ -164,6 +165,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation)),
         notes=(
             *overlay_notes(catalog),
+            *service_limit_notes(options, situations),
             *ranking.notes,
             *device_notes(leading, catalog.gpus),
             *memory_notes(workload, predictions),

@@ -1,15 +1,15 @@
 """Builds the job from the user's options."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, cast
 
 from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
-from advisor.records.answer import Job, JobLimits
-from advisor.records.flag_values import flag_name, single_batch_of
-from advisor.records.options import Options
+from advisor.records.answer import Job, JobLimits, Situation
+from advisor.records.flag_values import flag_name, is_given, single_batch_of
+from advisor.records.options import Options, ScriptOptions
 from advisor.records.price import PriceKind
 from advisor.records.script import Script
 from advisor.records.workload import Operand, Workload
@@ -48,7 +48,7 @@ def job_for(workload: Workload, options: Options) -> Job:
         samples=samples,
         epochs=options.epochs,
         steps=options.steps,
-        assumed=all(getattr(options, name) is None for name in SIZES),
+        assumed=not _is_sized(options),
         batch=batch,
         precision=_own_precision(script) if options.precision == "auto" and script else options.precision,
         layout=options.layout,
@@ -66,6 +66,41 @@ def job_for(workload: Workload, options: Options) -> Job:
         objective=options.objective,
         limits=_limits(options),
     )
+
+
+def check_effects(options: Options) -> None:
+    """Raise `UsageError` for an option that this kind of job ignores, with what it applies to."""
+    is_service, is_training = _daily(options) is not None, options.mode == "training"
+    if options.checkpoint_every is not None and options.price != "spot":
+        raise UsageError(
+            "--checkpoint-every applies only to spot instances",
+            hint="add --price spot, or leave out --checkpoint-every",
+        )
+    if options.checkpoint_every is not None and is_service:
+        raise UsageError("--checkpoint-every: an always-on service loses no work", hint="leave out --checkpoint-every")
+    by_script = isinstance(options, ScriptOptions) and "loader_workers" not in options.given
+    if options.loader_workers is not None and options.loader_s_per_sample is None and not by_script:
+        raise UsageError(
+            "--loader-workers: the time to load a sample is not known",
+            hint="add --loader-s-per-sample TIME, or leave out --loader-workers",
+        )
+    if is_given(options, "max_utilization") and not is_service and (_is_sized(options) or is_training):
+        raise UsageError(
+            "--max-utilization applies only to a service",
+            hint=f"{'' if is_training else 'add --requests-per-second N, or '}leave out --max-utilization",
+        )
+
+
+def service_limit_notes(options: Options, situations: Sequence[Situation] = ()) -> Iterator[str]:
+    """Yield which limits of a service were given for a job without a size, and to which of `situations` they apply."""
+    flags = [flag_name(name) for name in ("p99", "max_utilization") if is_given(options, name)]
+    if not flags or _is_sized(options):
+        return
+    named, one = " and ".join(flags), len(flags) == 1
+    where = f"appl{'ies' if one else 'y'} only to the service in the comparison of CPUs and GPUs"
+    if not any(situation.kind == "service" for situation in situations):
+        where = f"ha{'s' if one else 've'} no effect here: only a service is limited by {'it' if one else 'them'}"
+    yield f"{named} {where}; add --requests-per-second N for an answer about a service"
 
 
 def require_size(options: Options, job: Job) -> None:
@@ -113,6 +148,10 @@ def tokens_per_sample(inputs: Sequence[Operand]) -> int | None:
     return None
 
 
+def _is_sized(options: Options) -> bool:
+    return any(getattr(options, name) is not None for name in SIZES)
+
+
 def _daily(options: Options) -> int | None:
     """Return the requests per day of a service; None if the job is not a service."""
     if options.requests_per_second is not None:
@@ -158,8 +197,7 @@ def _check_sizes(options: Options) -> None:
 def _check_latency(options: Options, *, is_served: bool) -> None:
     """Raise `UsageError` for a latency limit that does not apply to the job; without a size, `--p99` does."""
     is_service = _daily(options) is not None
-    is_sized = any(getattr(options, name) is not None for name in SIZES)
-    if options.p99 is not None and (options.mode == "training" or (is_sized and not is_service)):
+    if options.p99 is not None and (options.mode == "training" or (_is_sized(options) and not is_service)):
         raise UsageError("--p99: only the requests of a service wait in a queue", hint="give --requests-per-second N")
     for name in ("max_ttft", "max_tpot"):
         limit = getattr(options, name)

@@ -12,7 +12,7 @@ from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.calibrate.store import Stored
 from advisor.catalog.find import device_ids
 from advisor.catalog.overlay import load_catalog
-from advisor.cost.job import SIZES
+from advisor.cost.job import SIZES, check_effects
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.predict.batches import batch_candidates
@@ -149,6 +149,7 @@ def question_of(
     devices.
     """
     check_coverage(workload, options)
+    check_effects(options)
     workload, options = as_served(workload, options, engines=catalog.engines)
     workload, options = as_fine_tuned(workload, options)
     options = replace(options, device=device_ids(catalog, options.device))

@@ -189,6 +189,9 @@ def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
         return None
     if any(declared.alias_info is not None or isinstance(declared.type, torch.ListType) for declared in returns):
         return None  # the tensors of a list may share one storage
+    read = {value.untyped_storage()._cdata for value in args if isinstance(value, FakeTensor)}
+    if any(part is not None and part.untyped_storage()._cdata in read for part in parts):
+        return None  # a view that the schema does not declare, such as `_unsafe_view`
     if any(part is not None and (part.fake_device != _CPU or part.layout is not torch.strided) for part in parts):
         return None
     known = [part if part is None else (tuple(part.shape), part.stride(), part.dtype) for part in parts]

@@ -52,7 +52,7 @@ _COMPOSITE_OF = {
 _ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
 _LOW, _LOW_ON_CPUS = attrgetter("low"), attrgetter("low_on_cpus")
 _SAME_VALUE = "aten._unsafe_view"
-"""A view that torch's schema does not declare as one: on fake tensors its result has its own storage."""
+"""A view that torch's schema does not declare as one."""
 _SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
 """Metadata queries on tensors with symbolic sizes, which must not be recorded as operators."""
 _LSTM_RESULTS = 3

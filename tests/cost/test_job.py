@@ -2,13 +2,14 @@ from typing import Any
 
 import pytest
 
-from advisor.cost.job import job_for
+from advisor.cost.job import check_effects, job_for, service_limit_notes
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits
 from advisor.records.generation import Generation
-from advisor.records.options import Options, TimeLimit, time_limit
+from advisor.records.options import Options, ScriptOptions, TimeLimit, time_limit
 from advisor.records.workload import Operand
 from tests.predict.toys import workload
+from tests.says import assert_says
 
 IDS = Operand(shape=((0.0, 1.0), 1024), dtype="int64")
 IMAGES = Operand(shape=((0.0, 1.0), 3, 224, 224), dtype="float32")
@@ -132,3 +133,50 @@ def test_percentiles_of_tokens_need_a_load() -> None:
 def test_other_statistics_and_times_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         time_limit(text)
+
+
+SERVICE: dict[str, Any] = {"requests_per_second": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("flag", "options"),
+    [
+        ("--checkpoint-every", {"checkpoint_every": 300.0, "samples": 1000}),
+        ("--checkpoint-every", {"checkpoint_every": 300.0, "price": "commit-1y"}),
+        ("--checkpoint-every", {"checkpoint_every": 300.0, "price": "spot", **SERVICE}),
+        ("--loader-workers", {"loader_workers": 4}),
+        ("--max-utilization", {"max_utilization": 0.5, "samples": 1000}),
+        ("--max-utilization", {"max_utilization": 0.5, "mode": "training"}),
+    ],
+)
+def test_an_option_that_this_kind_of_job_ignores_is_refused(flag: str, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"^{flag}"):
+        check_effects(Options(**options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(),
+        Options(checkpoint_every=300.0, price="spot", samples=1000),
+        Options(loader_workers=4, loader_s_per_sample=0.001),
+        Options(max_utilization=0.5, **SERVICE),
+        Options(max_utilization=0.5),  # the service in the comparison of a job without a size
+        Options(mode="training", samples=1000),
+        ScriptOptions(loader_workers=4),  # what the script sets, whose loader was not timed
+    ],
+)
+def test_an_option_with_an_effect_is_taken(options: Options) -> None:
+    check_effects(options)
+
+
+def test_the_loader_workers_that_a_user_gives_with_a_script_need_its_loader_timed() -> None:
+    with pytest.raises(UsageError, match="--loader-workers"):
+        check_effects(ScriptOptions(loader_workers=4, given=frozenset({"loader_workers"})))
+
+
+def test_limits_of_a_service_without_a_load_have_a_note() -> None:
+    (note,) = service_limit_notes(Options(p99=0.1, max_utilization=0.5))
+    assert_says(note, "--p99", "--max-utilization", "--requests-per-second")
+    assert tuple(service_limit_notes(Options())) == ()
+    assert tuple(service_limit_notes(Options(p99=0.1, **SERVICE))) == ()

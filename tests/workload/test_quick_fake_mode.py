@@ -23,8 +23,20 @@ class Answers(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        self.seen.append((str(func), [described(part) for part in parts_of(result)]))
+        read = [storage_of(value) for value in args]
+        self.seen.append((str(func), [(described(part), shared(part, read)) for part in parts_of(result)]))
         return result
+
+
+def storage_of(value):
+    """Return which storage a tensor has; None for one whose values are known, which gets its own."""
+    is_known = getattr(value, "constant", None) is not None
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) and not is_known else None
+
+
+def shared(value, read):
+    """Return the positions of the arguments whose memory this result has."""
+    return [position for position, storage in enumerate(read) if storage is not None and storage == storage_of(value)]
 
 
 def parts_of(result):
@@ -99,6 +111,7 @@ PROGRAMS = {
     "lstm": trained(lambda: nn.LSTM(8, 5, 2, bidirectional=True), 2, 6, 8),
     "gru": trained(lambda: nn.GRU(8, 5, batch_first=True), 2, 6, 8),
     "views": trained(lambda: Calls(lambda self, x: viewed(x)), 4, 6, 8),
+    "products": trained(lambda: Calls(lambda self, x: (x @ x.new_ones(2, 8, 3)) @ x.new_ones(3, 5)), 2, 6, 8),
     "in place": trained(lambda: Calls(lambda self, x: functional.relu_(x.mul(2).add_(1)).mul(2).t_().exp_()), 4, 6),
     "written views": trained(lambda: Calls(lambda self, x: write_through_views(x.clone())), 4, 6),
     "expanded": trained(lambda: Calls(lambda self, x: x.expand(5, 4, 6) * x.sum(0, keepdim=True).expand(4, 6)), 4, 6),
