@@ -38,7 +38,8 @@ _VIEWS = """
     _fw_primal _make_dual _unpack_dual slice_inverse _coalesced
     _nested_view_from_buffer _nested_view_from_jagged _nested_get_values _nested_get_offsets _nested_get_lengths
     _nested_get_min_seqlen _nested_get_max_seqlen _nested_get_ragged_idx _nested_get_jagged_dummy
-    _local_scalar_dense item is_same_size is_pinned sym_size sym_stride sym_numel sym_storage_offset
+    _local_scalar_dense item is_same_size _has_same_storage_numel is_pinned sym_size sym_stride sym_numel
+    sym_storage_offset
     sym_is_contiguous _autocast_to_full_precision _autocast_to_reduced_precision _grad_sum_to_size
     _sparse_coo_tensor_with_dims_and_tensors _linalg_check_errors
     _assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size

@@ -237,7 +237,7 @@ def cpu_device(
     peaks = {
         "vector": fp32_per_cycle * wide_cycles_per_s,
         "fp32": multiplied_per_cycle * wide_cycles_per_s,
-        "fp64": fp32_per_cycle * _FP64_PER_FP32 * wide_cycles_per_s,
+        "fp64": multiplied_per_cycle * _FP64_PER_FP32 * wide_cycles_per_s,
     }
     if "amx_bf16" in cpu.isa:
         peaks["bf16"] = _AMX_BF16_FLOPS_PER_CYCLE * wide_cycles_per_s

@@ -72,7 +72,8 @@ def merge_operands(traced: Sequence[tuple[Operand, ...]], batches: Sequence[int]
             raise NotAffineError
         sizes: Iterator[tuple[Any, ...]] = zip(*(one.shape for one in same), strict=True)
         shape = tuple([merge_dim(at_batch, batches) for at_batch in sizes])
-        merged.append(replace(same[0], shape=shape, varies=same[0].varies and len(batches) == 1))
+        is_fixed = len(batches) == 1 or all(isinstance(dim, int) for dim in shape)
+        merged.append(replace(same[0], shape=shape, varies=same[0].varies and is_fixed))
     return tuple(merged)
 
 
@@ -110,13 +111,10 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
     """Return the moments of the step at which memory peaks, for any batch size of at least 1 and any precision.
 
     The live bytes at each moment are a curve over the batch, as `_curves` finds it, and the peak is the upper envelope
-    of these curves; if a step without squares has other moments at another batch, those of the first are taken for all.
-    The optimizer's state is created in the first step and is live throughout all later ones. Raises `NotAffineError` if
-    a curve that is kept falls, or is below 0 at a batch of one.
+    of these curves. The optimizer's state is created in the first step and is live throughout all later ones. Raises
+    `NotAffineError` if a curve that is kept falls, or is below 0 at a batch of one.
     """
-    live = [recording.live_bytes for recording in recordings]
-    are_alike = len(live) >= SQUARED_COUNT or len(set(map(len, live))) == 1
-    curves = _curves(live, batches) if are_alike else _curves(live[:1], batches[:1])
+    curves = _curves([recording.live_bytes for recording in recordings], batches)
     allocations = recordings[0].allocations
     curves[0, :, CELL["optimizer_state", "full"]] += allocations.state_bytes - allocations.double_state_bytes
     curves[0, :, CELL["optimizer_state", "double"]] += allocations.double_state_bytes

@@ -176,7 +176,7 @@ class Composites(TorchFunctionMode):
         run_backward = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
         def run_backward_caught(*args: Any, **kwargs: Any) -> Any:
-            self._recorder.on_backward()
+            self._recorder.on_backward(fills_gradients=kwargs.get("accumulate_grad", False))
             with self:
                 return run_backward(*args, **kwargs)
 

@@ -5,6 +5,7 @@ These stay unchanged, because they already do the right thing without a GPU: `to
 so the trace is in the model's own precision, which `--precision` then changes.
 """
 
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from advisor.workload.patching import Patch, patched
+from advisor.workload.patching import Patch, caller, patched
 from advisor.workload.user_error import passes_arguments_on
 
 _CPU = torch.device("cpu")
@@ -109,6 +110,17 @@ def _identity() -> Callable[..., Any]:
     return lambda model=None, *_, **__: (lambda function: function) if model is None else model
 
 
+def _script(script: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `torch.jit.script` that leaves the user's code as it is; torch compiles its own derivative formulas."""
+    unchanged = _identity()
+
+    def redirected(*args: Any, **kwargs: Any) -> Any:
+        is_of_torch = caller(skipping=(__file__,)).startswith(os.path.dirname(torch.__file__))
+        return (script if is_of_torch else unchanged)(*args, **kwargs)
+
+    return redirected
+
+
 def _patches() -> Iterator[Patch]:
     """Yield (owner, name, replacement) for functions that do not pass through `__torch_function__`.
 
@@ -129,7 +141,7 @@ def _patches() -> Iterator[Patch]:
     yield nn.Module, "cuda", lambda module, device=None: module
     yield nn.Module, "compile", _nothing()
     yield torch, "compile", _identity()
-    yield torch.jit, "script", _identity()
+    yield torch.jit, "script", _script(torch.jit.script)
     yield torch.jit, "trace", _identity()
     yield torch, "load", lambda file, map_location=None, **kwargs: load(file, map_location="cpu", **kwargs)
     yield torch, "set_default_device", lambda device: set_default_device(_device_or_index(device))

@@ -73,15 +73,20 @@ def batch_value(inputs: Inputs) -> Any:
     return args[0] if len(args) == 1 else args
 
 
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that require gradients, in order."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
 def trained_parameters(loaded: LoadedModel) -> list[nn.Parameter]:
     """Return the parameters that require gradients; raise `TraceError` if there are none."""
-    trained = [parameter for parameter in loaded.model.parameters() if parameter.requires_grad]
-    if not trained:
+    found = trained(loaded.model)
+    if not found:
         raise TraceError(
             f"{loaded.name} has no trainable parameters",
             hint="use --mode inference, or set requires_grad on the parameters to train",
         )
-    return trained
+    return found
 
 
 def optimizer_of(loaded: LoadedModel) -> torch.optim.Optimizer:

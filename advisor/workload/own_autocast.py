@@ -1,6 +1,5 @@
 """Follows where a model switches autocast off around a part of itself, which then computes in fp32."""
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ def autocast_followed(recorder: Recorder) -> Iterator[patching.Patch]:
     init: Callable[..., None] = autocast.__init__
     enter: Callable[..., Any] = autocast.__enter__
     leave: Callable[..., Any] = autocast.__exit__
+    autocast_file = torch.amp.autocast_mode.__file__
 
     def made(
         self: Any,
@@ -33,7 +33,8 @@ def autocast_followed(recorder: Recorder) -> Iterator[patching.Patch]:
     ) -> None:
         init(self, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
         # A checkpoint enters the autocast of its forward pass again, which is off in a trace.
-        setattr(self, IS_ON, bool(enabled) or _is_called_by(checkpoint.__file__))
+        is_of_checkpoint = patching.caller(skipping=(__file__, autocast_file)) == checkpoint.__file__
+        setattr(self, IS_ON, bool(enabled) or is_of_checkpoint)
 
     def entered(self: Any) -> Any:
         recorder.enter_autocast(is_on=getattr(self, IS_ON, True))
@@ -48,12 +49,3 @@ def autocast_followed(recorder: Recorder) -> Iterator[patching.Patch]:
     )  # fmt: skip
     for name, replacement in patches:
         yield autocast, name, replacement
-
-
-def _is_called_by(filename: str | None) -> bool:
-    """Return whether the caller, apart from autocast's own classes and ours, is in this file."""
-    frame = inspect.currentframe()
-    own = (__file__, torch.amp.autocast_mode.__file__, patching.__file__)
-    while frame is not None and frame.f_code.co_filename in own:
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename == filename

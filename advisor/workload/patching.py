@@ -1,5 +1,6 @@
 """Replaces functions of torch for one thread and changes settings, and always restores them."""
 
+import inspect
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,3 +65,12 @@ def in_this_thread(replacement: Any, *, otherwise: Callable[..., Any] = lambda *
         return (replacement if threading.get_ident() == thread_id else otherwise)(*args, **kwargs)
 
     return called
+
+
+def caller(*, skipping: Iterable[str]) -> str:
+    """Return the file whose code is running, apart from this one and those to skip; "" if there is none."""
+    own = (__file__, *skipping)
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename in own:
+        frame = frame.f_back
+    return "" if frame is None else frame.f_code.co_filename

@@ -185,15 +185,16 @@ def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
     if len(returns) == 1 and returns[0].alias_info is not None:
         return "in place" if returns[0].alias_info.is_write and result is args[0] else None
     parts = result if isinstance(result, (list, tuple)) else (result,)
-    if any(part is not None and type(part) is not FakeTensor for part in parts):
-        return None
+    if any(part is not None and (type(part) is not FakeTensor or part._is_zerotensor()) for part in parts):
+        return None  # an operator copies what it adds to a zero tensor
     if any(declared.alias_info is not None or isinstance(declared.type, torch.ListType) for declared in returns):
         return None  # the tensors of a list may share one storage
-    read = {value.untyped_storage()._cdata for value in args if isinstance(value, FakeTensor)}
-    if any(part is not None and part.untyped_storage()._cdata in read for part in parts):
-        return None  # a view that the schema does not declare, such as `_unsafe_view`
     if any(part is not None and (part.fake_device != _CPU or part.layout is not torch.strided) for part in parts):
         return None
+    read = [value for value in args if isinstance(value, FakeTensor) and value.layout is torch.strided]
+    stored = {value.untyped_storage()._cdata for value in read}
+    if any(part is not None and part.untyped_storage()._cdata in stored for part in parts):
+        return None  # a view that the schema does not declare, such as `_unsafe_view`
     known = [part if part is None else (tuple(part.shape), part.stride(), part.dtype) for part in parts]
     return known if isinstance(result, (list, tuple)) else known[0]
 

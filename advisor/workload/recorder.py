@@ -255,17 +255,21 @@ class Recorder(TorchDispatchMode):
         return self._sequence_places[index] if index >= 0 else ("", False)
 
     def _current_phase(self) -> Phase:
+        return "backward" if _in_backward() else self.phase
+
+    def on_backward(self, *, fills_gradients: bool) -> None:
+        """Note that a backward pass begins, or a part of one: reentrant checkpointing runs one for each segment.
+
+        `autograd.grad`, which a model may call in its forward, does not fill the parameters' gradients.
+        """
         if _in_backward():
+            return
+        self._backward_number += 1
+        if fills_gradients:
             if not self._has_held_blocks:
                 self._has_held_blocks = True
                 self._blocks.hold(self._storages.live)
             self.phase = "optimizer"  # after the gradients come clipping and the optimizer's step
-            return "backward"
-        return self.phase
-
-    def on_backward(self) -> None:
-        """Note that a backward pass begins, or a part of one: reentrant checkpointing runs one for each segment."""
-        self._backward_number += not _in_backward()
 
     @property
     def backward_count(self) -> int:
@@ -361,8 +365,8 @@ class Recorder(TorchDispatchMode):
         outputs = list(_tensors(result)) or written  # foreach operators return nothing
         if self._observe is not None:
             self._observe(operator.op, args, outputs)
-        if operator.is_view:
-            return
+        if operator.is_view or any(tensor.is_meta or tensor._is_zerotensor() for tensor in outputs):
+            return  # it computes nothing: torch asks for a shape alone, or knows that all is zero
         attributes: tuple[tuple[str, Attribute], ...] = ()
         if operator.formula is not None:
             attributes = tuple(
@@ -439,7 +443,9 @@ class Recorder(TorchDispatchMode):
                 self._blocks.made(stored)
         if operator.family == "conv" or operator.op in ("rnn", "rnn_backward"):
             self._note_scratch(operator, inputs, outputs, by_name)
-        if operator.family != "view" and operator.op not in _ALLOCATIONS:
+        if operator.family == "view":  # takes no memory; a list of a tensor's values has more of them at a larger batch
+            return
+        if operator.op not in _ALLOCATIONS:
             by_storage = operator.formula is not None and operator.formula.fusable
             index = _expanded_index(operator, inputs)
             calls = self._calls if self._open is None else self._open.calls

@@ -164,6 +164,10 @@ class _Tracer:
                 raise
             reason = f"other batch sizes fail ({str(error).strip().partition(chr(10))[0]})"
         else:
+            if all((step.rows, step.inputs) == (steps[0].rows, steps[0].inputs) for step in steps):
+                counted = "1 sample" if self._loaded.batch == 1 else f"{self._loaded.batch:,} samples"
+                note = f"a step counts as {counted}: its inputs are the same at every batch size"
+                return self._merged([self._loaded.batch], steps[:1], notes=(note,))
             try:
                 return self._merged(batches, steps)
             except NotAffineError:
@@ -199,7 +203,7 @@ class _Tracer:
         loaded = self._loaded
         assumptions = [*loaded.notes, *self._notes, *notes]
         if len(batches) > 1 and all(step.inputs == steps[0].inputs for step in steps):
-            assumptions.append("the inputs are the same at every batch size")
+            assumptions.append("the inputs are the same at every batch size, but the step is not")
         if self._mode == "training" and loaded.train_step is None:
             if loaded.loss is None:
                 which = "the output's own" if steps[0].has_own_loss else "the mean of the float outputs"

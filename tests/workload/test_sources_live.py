@@ -38,6 +38,18 @@ def test_an_optimizer_object_stands_for_its_kind_and_settings() -> None:
     assert optimizer.param_groups[0]["params"] == list(MODEL.parameters())
 
 
+def test_an_optimizer_object_trains_the_parameters_that_it_holds() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(5, 6))
+    _, *others = model
+    model[0].requires_grad_(False)
+    given = torch.optim.AdamW([{"params": others[1].parameters()}, {"params": [others[0].bias], "amsgrad": True}])
+    made = load_live(model, INPUTS, optimizer=given).optimizer
+    assert made is not None
+    optimizer = made([parameter for layer in others for parameter in layer.parameters()])
+    assert [group["params"] for group in optimizer.param_groups] == [list(others[1].parameters()), [others[0].bias]]
+    assert [group["amsgrad"] for group in optimizer.param_groups] == [False, True]
+
+
 def test_a_name_used_for_something_else_is_left_out_with_a_note() -> None:
     loaded = load_live(MODEL, INPUTS, loss=0.5, train_step=lambda model, optimizer, x, y: None)
     assert (loaded.loss, loaded.train_step) == (None, None)

@@ -12,7 +12,7 @@ from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
 from advisor.workload.lightning_module import is_lightning_class, lightning_train_step
-from advisor.workload.loaded import LoadedModel, unwrapped
+from advisor.workload.loaded import LoadedModel, trained, unwrapped
 
 _ARGUMENTS = {"loss": ("output", "batch"), "optimizer": ("parameters",), "train_step": ("model", "batch")}
 
@@ -34,7 +34,7 @@ def load_live(
     Wrappers as of DDP are left out. A LightningModule trains by its own step, unless `train_step` is given. Its
     `example_input_array` is the input of its forward, and of its step if there are no `example_inputs`.
 
-    `optimizer` is a function of the parameters, or an optimizer whose settings are copied. A file may use these names
+    `optimizer` is a function of the parameters, or an optimizer whose settings and parameters are taken over. A file may use these names
     for something else, so objects that cannot be called as needed are ignored with a note. Raise `LoadError` if there
     are no inputs, and in training for a function with other parameters than it is called with.
     """
@@ -49,7 +49,7 @@ def load_live(
         example_inputs = own if example_inputs is None or (mode == "inference" and own is not None) else example_inputs
     plan = _plan(model, example_inputs, specs)
     if isinstance(optimizer, torch.optim.Optimizer):
-        optimizer = _same_kind_of(optimizer)
+        optimizer = _same_kind_of(optimizer, model)
     functions = {"loss": loss, "optimizer": optimizer, "train_step": train_step}
     used = {role: function for role, function in functions.items() if _takes(function, _ARGUMENTS[role])}
     ignored = [role for role, function in functions.items() if function is not None and role not in used]
@@ -101,8 +101,25 @@ def _check_parameters(unusable: Mapping[str, Any], *, name: str) -> None:
             )
 
 
-def _same_kind_of(optimizer: torch.optim.Optimizer) -> Callable[[Any], torch.optim.Optimizer]:
+def _same_kind_of(optimizer: torch.optim.Optimizer, model: nn.Module) -> Callable[[Any], torch.optim.Optimizer]:
+    """Return a function of the trained parameters that makes such an optimizer on those of them that it holds.
+
+    One that holds none of them, such as one made for a copy of the model, gets all.
+    """
     kind = type(optimizer)
     accepted = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
-    return lambda parameters: kind(parameters, **settings)
+    places = {id(parameter): place for place, parameter in enumerate(trained(model))}
+    groups = [
+        group | {"params": [places[id(parameter)] for parameter in group["params"] if id(parameter) in places]}
+        for group in optimizer.param_groups
+    ]
+
+    def made(parameters: Any) -> torch.optim.Optimizer:
+        own = list(parameters)
+        held = [group | {"params": [own[place] for place in group["params"]]} for group in groups if group["params"]]
+        if len(held) > 1:
+            return kind(held, **settings)
+        return kind(held[0]["params"] if held else own, **settings)
+
+    return made
