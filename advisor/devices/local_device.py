@@ -145,6 +145,7 @@ def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
         generation=generation_of(machine.cpu_signature, isa=machine.isa) or "unknown",
         peak_flops_per_s={unit: median(values) for unit, values in sorted(peaks.items())},
         memory_bytes_per_s=median(device.memory_bytes_per_s for device in alike),
+        node_bytes_per_s=median(device.node_bytes_per_s for device in alike),
         cache_bytes=median(device.cache_bytes for device in alike),
         near_cache_bytes=median(device.near_cache_bytes for device in alike),
         cache_bytes_per_s=median(device.cache_bytes_per_s or math.nan for device in alike),

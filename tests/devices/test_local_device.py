@@ -85,6 +85,14 @@ def test_a_cpu_whose_name_is_hidden_is_the_median_of_its_generation_and_as_uncer
     assert_says(local.note, "no profile", "median", "3 CPUs", "Zen 5 Turin")
 
 
+def test_the_median_of_a_generation_has_one_bandwidth_for_its_only_node(catalog: Catalog) -> None:
+    kin = [turin(name, clock_hz=3e9, gb_per_s=speed) for name, speed in (("a", 900), ("b", 300), ("c", 600))]
+    small = replace(catalog, cpus={cpu.id: cpu for cpu in kin})
+    device = device_of(cpu_of(small, core_count=2.0, cpu_name="AMD EPYC", cpu_signature="AuthenticAMD 26 2",
+                              isa=kin[0].isa))  # fmt: skip
+    assert device.node_bytes_per_s == device.memory_bytes_per_s
+
+
 def test_a_hidden_cpu_is_the_one_with_the_same_cache_but_as_uncertain_as_all(catalog: Catalog) -> None:
     kin = [turin("a", clock_hz=3e9, gb_per_s=500), turin("b", clock_hz=4e9, gb_per_s=500),
            replace(turin("c", clock_hz=4.5e9, gb_per_s=500), l3_bytes=480 * 2**20)]  # fmt: skip

@@ -234,6 +234,18 @@ def test_a_real_tensor_is_taken_as_a_fake_one():
     assert torch.equal(real, torch.ones(3))
 
 
+def test_sparse_gradients_and_zero_tensors_are_answered_as_torch_does():
+    with QuickFakeMode.create():
+        table = nn.Embedding(5, 3, sparse=True)
+        for _ in range(2):
+            table(rows(4)).sum().backward()
+            assert table.weight.grad.layout is torch.sparse_coo
+            table.weight.grad = None
+            zero = torch._efficientzerotensor((4, 3))
+            assert (zero + table(rows(4)))._is_zerotensor() is False
+            assert torch._efficientzerotensor((4, 3))._is_zerotensor()
+
+
 def test_a_number_made_into_a_tensor_keeps_its_value_until_it_is_mixed():
     def run():
         count = torch.tensor(0.0)
@@ -348,6 +360,25 @@ with mode:
     print(tuple((double(torch.ones(2)) + triple(torch.ones(2))).shape))
 """
     assert run_python(code).strip() == "(2,)"
+
+
+def test_the_first_forward_mode_derivative_of_a_process_is_traced():
+    """torch compiles its formulas for it with `torch.jit.script`, which does nothing to the user's code in a trace."""
+    code = (
+        TRACE
+        + """
+from advisor.workload.cuda_redirect import cuda_redirected
+class Tangent(nn.Module):
+    def forward(self, x):
+        assert torch.jit.script(self) is self
+        return torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))[1]
+loaded = LoadedModel(name="m", model=Tangent(), make_inputs=lambda batch: ((torch.rand(batch, 3),), {}), batch=2)
+with cuda_redirected():
+    workload = trace(loaded, mode="inference", batch=None, isolated=True)
+print(workload.method, workload.batch_is_affine)
+"""
+    )
+    assert run_python(code).strip() == "fake True"
 
 
 def test_decorators_of_the_compiler_work_before_a_trace():

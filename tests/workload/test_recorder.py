@@ -125,6 +125,30 @@ def test_the_second_order_is_traced():
     assert op_counts(workload, phase="backward")["aten.mm"] > 4
 
 
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_model_that_takes_gradients_itself_goes_on_in_forward(mode):
+    """Forces of a potential, for example: only a pass that fills `.grad` ends the forward."""
+
+    def run(self, x):
+        with torch.enable_grad():
+            x = x.requires_grad_()
+            [force] = torch.autograd.grad(self.energy(x).tanh().sum(), x, create_graph=self.training)
+        return self.head(force)
+
+    workload = traced(Calls(run, energy=nn.Linear(8, 1), head=nn.Linear(8, 3)), vectors, mode=mode)
+    assert {row.phase for row in workload.rows if row.module == "head"} <= {"forward", "backward"}
+    assert op_counts(workload, phase="forward")["aten.addmm"] == 2
+    assert ("optimizer" in op_counts(workload, phase="optimizer")) == (mode == "training")
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch uses it itself
+def test_forward_mode_derivatives_are_traced():
+    model = Calls(lambda self, x: torch.func.jvp(self.inner, (x,), (torch.ones_like(x),))[1], inner=mlp())
+    workload = traced(model, vectors)
+    assert (workload.method, workload.batch_is_affine, workload.unknown_ops) == ("fake", True, {})
+    assert op_counts(workload)["aten.mm"] >= 2
+
+
 def test_a_gradient_with_a_kernel_of_its_own_is_one_call():
     model = nn.Sequential(nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 8), nn.Mish())
     counts = op_counts(traced(model, vectors, mode="training"), phase="backward")

@@ -213,10 +213,50 @@ def test_a_model_that_takes_no_batch_but_its_own_is_traced_at_that():
     assert_says(note, "batch 4")
 
 
-def test_inputs_that_do_not_follow_the_batch_are_said():
-    workload = traced(mlp(), lambda batch: torch.zeros(4, 8))
-    assert [note for note in workload.assumptions if "every batch size" in note]
+def test_a_step_that_is_the_same_at_every_batch_has_one_batch():
+    for asked in (None, 64):
+        workload = traced(nn.Sequential(nn.LayerNorm(8), mlp()), lambda batch: torch.zeros(100, 8), batch=5, at=asked)
+        assert (workload.batch, workload.batch_is_affine, workload.traced_batches) == (5, False, (5,))
+        assert_says(workload.assumptions[0], "5 samples", "every batch size")
+        constant = {operand.shape for row in workload.rows for operand in row.inputs if is_constant(operand)}
+        assert constant == {(8,), (8, 16), (16,), (16, 4), (4,)}
     assert traced(mlp(), vectors).assumptions == ()
+
+
+def test_inputs_that_do_not_follow_the_batch_are_said():
+    model = Calls(lambda self, table: self.layer(table).expand(self.size, 100, 4).contiguous(), layer=nn.Linear(8, 4))
+
+    def make_inputs(batch):
+        model.size = batch
+        return torch.zeros(100, 8)
+
+    workload = traced(model, make_inputs)
+    assert workload.batch_is_affine
+    assert_says(workload.assumptions[0], "inputs are the same", "step is not")
+
+
+def test_what_does_not_grow_with_the_batch_may_vary_all_the_same():
+    """A table of positions that the model computes is no parameter, which autocast would cast once and keep."""
+
+    def run(self, x):
+        return self.last(x) @ self.first(self.table).relu()
+
+    model = Calls(run, first=nn.Linear(3, 4), last=nn.Linear(8, 4), table=torch.zeros(4, 3))
+    [product] = rows_of(traced(model, vectors), "aten.mm")
+    assert [is_constant(operand) for operand in product.inputs] == [False, False]
+
+
+def test_memory_grows_with_the_batch_if_the_model_lists_the_values_of_a_tensor():
+    def run(self, x, lengths):
+        self.seen = lengths.tolist()
+        return self.inner(x)
+
+    def make_inputs(batch):
+        return vectors(batch), torch.zeros(batch, dtype=torch.int64)
+
+    listing, plain = traced(Calls(run, inner=mlp()), make_inputs), traced(mlp(), vectors)
+    grown = [totals(workload, batch=512).peak_memory_bytes for workload in (listing, plain)]
+    assert grown[0] - grown[1] == 512 * 8  # the numbers
 
 
 def test_inputs_are_what_travels_to_the_device():

@@ -34,9 +34,10 @@ def load_live(
     Wrappers as of DDP are left out. A LightningModule trains by its own step, unless `train_step` is given. Its
     `example_input_array` is the input of its forward, and of its step if there are no `example_inputs`.
 
-    `optimizer` is a function of the parameters, or an optimizer whose settings and parameters are taken over. A file may use these names
-    for something else, so objects that cannot be called as needed are ignored with a note. Raise `LoadError` if there
-    are no inputs, and in training for a function with other parameters than it is called with.
+    `optimizer` is a function of the parameters, or an optimizer whose kind, settings and parameters are taken over. A
+    file may use these names for something else, so objects that cannot be called as needed are ignored with a note.
+    Raise `LoadError` if there are no inputs, and in training for a function with other parameters than it is called
+    with.
     """
     if not isinstance(model, nn.Module):
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
