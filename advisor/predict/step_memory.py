@@ -319,3 +319,9 @@ def _allocator(workload: Workload, tensors: FloatArray, squares: FloatArray, *, 
     held = (taken.heap - 1) * tensors + (squared_taken.heap - 1) * squares
     spread = _HEAP_SPREAD_RATIO * (tensors + squares)
     return SpreadBytes(low=np.maximum(held - spread, 0.0), mid=held, high=held + spread)
+
+
+def compares_samples(workload: Workload) -> bool:
+    """Return whether the step compares the samples of a batch with each other, as a contrastive loss does."""
+    one = np.ones(1)
+    return any(_squared_bytes(line, batches=one, width="full").any() for line in workload.memory)

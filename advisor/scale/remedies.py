@@ -10,7 +10,7 @@ import numpy as np
 from advisor.ops.evaluate import row_cost
 from advisor.predict.narrow_kernels import runnable
 from advisor.predict.precision import Width
-from advisor.predict.step_memory import SpreadBytes, scaled, usable_bytes
+from advisor.predict.step_memory import SpreadBytes, compares_samples, scaled, usable_bytes
 from advisor.predict.weights import narrower, stored_bits
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import RemedyName
@@ -179,7 +179,8 @@ def _accumulation(step: Step, device: Device) -> Remedied | None:
     fits = kept.at(batches).high <= usable_bytes(device, step.workload)
     first = int(fits.argmax()) if fits.any() else -1
     plan = replace(plan, accumulate=plan.accumulate * counts[first])
-    change = f"{plan.accumulate} passes with {batches[first]} samples each"
+    alone = ", which the loss compares only among themselves" if compares_samples(step.workload) else ""
+    change = f"{plan.accumulate} passes with {batches[first]} samples each{alone}"
     return Remedied(name="gradient accumulation", change=change, step=replace(step, plan=plan, batch=batches[first]))
 
 

@@ -199,7 +199,7 @@ def test_accumulation_helps_it_more() -> None:
     # With 1 + 2 + 1 GB of parameters, state and gradients, batch 4 needs 20 GB and batch 2 needs 8 GB.
     found = remedied("gradient accumulation", toy=squared(0.0, GB), memory_bytes=10 * GB)
     assert found is not None
-    assert found.change == "4 passes with 2 samples each"
+    assert found.change == "4 passes with 2 samples each, which the loss compares only among themselves"
 
 
 def test_checkpointing_leaves_its_squares_and_what_they_cover_of_a_block() -> None:
