@@ -241,7 +241,7 @@ class ToolRunner:
         tool = TOOLS[name]
         check_keys(arguments, tool.schema()["properties"], key="", hint=_HINT)
         given = arguments.get("options") or {}
-        options = read_options(given, refused=tool.refused)
+        options = read_options(given, refused=tool.refused, of_script=arguments.get("run") is True)
         if "top" not in given:
             options = replace(options, top=_ROWS)
         catalog = self._catalog_in_force()

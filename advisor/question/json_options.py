@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from advisor.errors import DocumentError, UsageError, did_you_mean
 from advisor.records.flag_values import is_several, reader_of, value_type
-from advisor.records.options import GivenOptions, Options
+from advisor.records.options import GivenOptions, Options, ScriptOptions
 
 HINT = 'options are an object such as {"samples": "1e6", "provider": ["aws"]}'
 _MOST_NAMES = 100
@@ -21,10 +21,10 @@ def settable(refused: Iterable[str]) -> dict[str, Field[Any]]:
     return {field.name: field for field in fields(Options) if field.name not in refused}
 
 
-def read_options(document: Any, *, refused: Mapping[str, str]) -> Options:
+def read_options(document: Any, *, refused: Mapping[str, str], of_script: bool = False) -> Options:
     """Return the options, given by flag name with underscores; values are text, numbers or lists.
 
-    `refused` has the reasons why some fields cannot be set. Raises `DocumentError` with the key below `options`.
+    They are `ScriptOptions` for the job of a script. `refused` has the reasons why some fields cannot be set. Raises `DocumentError` with the key below `options`.
     """
     allowed = settable(refused)
     check_keys(document, (*allowed, *refused), key="options")
@@ -41,7 +41,7 @@ def read_options(document: Any, *, refused: Mapping[str, str]) -> Options:
             except UsageError as error:
                 problem = error.message.removeprefix(f"{key}: ")
                 raise DocumentError(problem, where="", key=key, hint=error.hint) from None
-    return GivenOptions(**given, given=frozenset(given))
+    return (ScriptOptions if of_script else GivenOptions)(**given, given=frozenset(given))
 
 
 def check_keys(document: Any, known: Iterable[str], *, key: str, hint: str = HINT) -> None:

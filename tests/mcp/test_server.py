@@ -209,6 +209,8 @@ def test_an_allowed_script_runs_with_its_arguments(tmp_path: Path) -> None:
     seen = "import sys, pathlib\npathlib.Path('seen').write_text(str(sys.argv[1:]))\n"
     (tmp_path / "train.py").write_text(seen + (ROOT / "examples/train.py").read_text())
     arguments = {"source": "train.py", "run": True, "script_args": ["--epochs", "3"], "options": {"no_calibrate": True}}
-    _, (result,) = ask(("recommend", arguments), flags=["--allow-run", "."], folder=tmp_path)
-    answered(result)
+    flags = ["--allow-run", ".", "--answers", str(tmp_path)]
+    _, (result,) = ask(("recommend", arguments), flags=flags, folder=tmp_path)
+    _, file = answered(result)
     assert (tmp_path / "seen").read_text() == "['--epochs', '3']"
+    assert json.loads(file.read_text())["job"]["mode"] == "training"  # as the script runs
