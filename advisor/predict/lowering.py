@@ -238,6 +238,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
     """
     kernels: list[dict[str, Any]] = []
     converts_layout = counts.compile == "compile" and (kind == "cpu" or _converts_layout(counts))
+    if kind == "gpu" and counts.compile == "eager" and _leaves_channels_last(counts):
+        layout = "nchw"
     of_step = {name: np.zeros(len(counts.batches)) for name in (*DISPATCHED, "parameter_bytes")}
     for work in counts.rows:
         row = work.row
@@ -499,6 +501,20 @@ def _is_joined(work: RowWork, product: Product | None, *, is_compiled: bool) -> 
     read_bytes = work.read_bytes if work.row.family == "reduction" else 0.0
     numel = np.maximum(work.cost.write_bytes, read_bytes) / ITEMSIZE_BYTES[work.dtype]
     return np.where(numel > GRAIN_NUMEL, 1.0, 0.0)
+
+
+def _leaves_channels_last(counts: RowCounts) -> bool:
+    """Return whether most images of a step are in NCHW on a GPU though the model and its inputs are channels-last.
+
+    A group norm leaves its result in NCHW (ATen's native_group_norm). A convolution turns it to channels-last again if
+    its weight is in that order (`cudnn_conv_suggest_memory_format` in ATen's ConvUtils.h): a parameter is, a weight
+    that the model computes, such as a standardized one, is not.
+    """
+    rows = [work.row for work in counts.rows]
+    calls = [(is_constant(row.inputs[1]), row.count) for row in rows if row.op == "aten.convolution"]
+    with_parameters = sum(count for is_parameter, count in calls if is_parameter)
+    has_group_norm = any(row.op == "aten.native_group_norm" for row in rows)
+    return has_group_norm and 2 * with_parameters < sum(count for _, count in calls)
 
 
 def _converts_layout(counts: RowCounts) -> bool:

@@ -596,6 +596,31 @@ def test_a_group_norm_copies_channels_last_images_and_a_layer_norm_copies_nchw_i
         assert [(one.passed_bytes[0, 0], one.passed_cycles[0, 0]) for one in both] == expected
 
 
+@pytest.mark.parametrize("kind", get_args(DeviceKind))
+@pytest.mark.parametrize("compile_mode", get_args(CompileMode))
+def test_computed_weights_do_not_turn_what_a_group_norm_leaves_to_channels_last(
+    kind: DeviceKind, compile_mode: CompileMode
+) -> None:
+    images = operand((0.0, 1.0), 8, 10, 10)
+    norm = row("aten.native_group_norm", (images, operand(8), operand(8)), (images,), family="norm")
+
+    def copied(*weights: Operand, **how: Any) -> float:
+        attributes = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "transposed": False, "groups": 1}
+        convolutions = [
+            row("aten.convolution", (images, weight), (images,), family="conv", attributes=attributes)
+            for weight in weights
+        ]
+        return float(
+            lowered(workload(norm, *convolutions), kind=kind, compile_mode=compile_mode, **how).passed_bytes.sum()
+        )
+
+    parameter, computed = operand(8, 8, 3, 3), operand(8, 8, 3, 3, varies=True)
+    nchw, nhwc = copied(computed), copied(parameter, layout="nhwc")
+    assert copied(computed, computed, parameter, layout="nhwc") == (nchw if compile_mode == "eager" else nhwc)
+    assert copied(computed, parameter, parameter, layout="nhwc") == nhwc
+    assert (nhwc > nchw) == (kind == "gpu" and compile_mode == "eager")
+
+
 def test_threads_go_through_all_images_of_an_interpolation_in_nchw_alone() -> None:
     small, large = operand((0.0, 1.0), 8, 7, 7), operand((0.0, 1.0), 8, 14, 14)
     toy = workload(row("aten.upsample_bilinear2d", (small,), (large,), family="interpolate"))
