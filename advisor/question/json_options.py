@@ -24,7 +24,8 @@ def settable(refused: Iterable[str]) -> dict[str, Field[Any]]:
 def read_options(document: Any, *, refused: Mapping[str, str], of_script: bool = False) -> Options:
     """Return the options, given by flag name with underscores; values are text, numbers or lists.
 
-    They are `ScriptOptions` for the job of a script. `refused` has the reasons why some fields cannot be set. Raises `DocumentError` with the key below `options`.
+    They are `ScriptOptions` for the job of a script. `refused` has the reasons why some fields cannot be set. Raises
+    `DocumentError` with the key below `options`.
     """
     allowed = settable(refused)
     check_keys(document, (*allowed, *refused), key="options")
