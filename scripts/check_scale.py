@@ -183,7 +183,7 @@ def step_s(case: Case, efficiencies: Sequence[Efficiency], kernels: Kernels) -> 
     if alone.part_ratio is None:
         raise ValueError("the parts of the step were not counted")
     spread = spread_step(
-        Alone(step_s=alone.step_s, part_s=alone.part_ratio * alone.step_s),
+        Alone(step_s=alone.step_s, work_s=alone.part_ratio * alone.step_s),
         case.plan,
         traffic=traffic_of(case.workload, batches=batches.astype(np.float64), width=width_of(case.precision)),
         fabric=fabric_of([device], case.plan),

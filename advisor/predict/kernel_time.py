@@ -49,9 +49,9 @@ _PRACTICALLY_INFINITE = 1e9
 
 
 class _Term(NamedTuple):
-    """The level that a term is given for: a kernel, one call of it at a batch size, or the step at a batch size."""
+    """The level that a term is given for: a kernel, or at a batch size its call, the step, or the parts of the step."""
 
-    of: Literal["kernel", "call", "step", "step's kernels"]
+    of: Literal["kernel", "call", "step", "step's kernels", "parts"]
     default: float = 0.0
     """Its value in a kernel to which the term does not apply."""
     dtype: type = np.float64
@@ -68,7 +68,8 @@ _Count: TypeAlias = Annotated[FloatArray, _Term("step")]
 class Kernels:
     """The kernels of one step on one kind of device at one precision in one layout, each with the terms of its time.
 
-    Terms of a kernel are (kernels,), those of a call (kernels, batches), those of the step (batches,).
+    Terms of a kernel are (kernels,), those of a call (kernels, batches), those of the step (batches,), those of its
+    parts (`DISPATCHED`, `PARTS`, batches).
     """
 
     families: tuple[str, ...]
@@ -148,6 +149,8 @@ class Kernels:
     """Kernels that compiled code launches."""
     library_launches: _Count
     """Kernels launched on a GPU in eager mode beyond one per dispatch, such as those of a recurrent layer."""
+    part_dispatches: Annotated[FloatArray, _Term("parts")]
+    """These four counts in each part of the step."""
     transfer_bytes: _Count
     """Bytes copied to the device."""
     parameter_bytes: Annotated[FloatArray, _Term("step's kernels")]
@@ -205,6 +208,8 @@ def kernels_of(terms: Sequence[Mapping[str, Any]], *, batch_count: int, **of_ste
         if term.of == "kernel":
             values = [kernel.get(name, term.default) for kernel in terms]
             return np.array([*map(index_of[name], values)] if name in index_of else values, dtype=term.dtype)
+        if term.of == "parts":
+            return np.full((len(DISPATCHED), len(PARTS), batch_count), term.default)
         array = np.full((len(terms), batch_count), term.default)
         if name in names:
             for position, kernel in enumerate(terms):
@@ -223,7 +228,10 @@ def joined_kernels(steps: Sequence[Kernels]) -> Kernels:
     families = tuple(sorted({family for step in steps for family in step.families}))
     places = {family: index for index, family in enumerate(families)}
     counts = [len(step.family) for step in steps]
-    arrays: dict[str, Any] = {name: np.concatenate([getattr(step, name) for step in steps]) for name in TERMS}
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(step, name) for step in steps], axis=-1 if term.of == "parts" else 0)
+        for name, term in TERMS.items()
+    }
     arrays["family"] = np.concatenate([[places[step.families[index]] for index in step.family] for step in steps])
     for name, term in TERMS.items():
         if term.of == "step's kernels":

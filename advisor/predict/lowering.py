@@ -40,7 +40,7 @@ from advisor.predict.row_work import (
 )
 from advisor.predict.unfolded import Unfolding, depthwise_cycles, unfolding_of
 from advisor.records.device import MAPPED_BLOCK_BYTES, CompileMode, DeviceKind, Layout, Precision
-from advisor.records.prediction import IndexArray
+from advisor.records.prediction import PARTS, IndexArray
 from advisor.records.workload import Row, Workload
 
 _FORWARD = (False, False, False)
@@ -240,7 +240,9 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
     converts_layout = counts.compile == "compile" and (kind == "cpu" or _converts_layout(counts))
     if kind == "gpu" and counts.compile == "eager" and _leaves_channels_last(counts):
         layout = "nchw"
-    of_step = {name: np.zeros(len(counts.batches)) for name in (*DISPATCHED, "parameter_bytes")}
+    part_dispatches = np.zeros((len(DISPATCHED), len(PARTS), len(counts.batches)))
+    dispatched = dict(zip(DISPATCHED, part_dispatches, strict=True))
+    parameter_bytes = np.zeros(len(counts.batches))
     for work in counts.rows:
         row = work.row
         is_compiled = counts.compile == "compile" and row.phase != "optimizer"
@@ -250,10 +252,11 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
         if not is_inside and not (row.phase == "decode" and kind == "gpu"):
             called = program.launches if is_compiled else program.dispatches
             by = "compiled_" if is_compiled else "backward_" if row.phase == "backward" else ""
-            of_step[f"{by}dispatches"] += row.count * (called + cast_count)
+            dispatched[f"{by}dispatches"][part_of(row)] += row.count * (called + cast_count)
             if kind == "gpu" and not is_compiled:
-                of_step["library_launches"] += row.count * np.maximum(program.launches - program.dispatches, 0.0)
-        of_step["parameter_bytes"] += row.count * work.parameter_bytes / counts.pass_count
+                launches = np.maximum(program.launches - program.dispatches, 0.0)
+                dispatched["library_launches"][part_of(row)] += row.count * launches
+        parameter_bytes += row.count * work.parameter_bytes / counts.pass_count
         run = _RowRun(
             work=work,
             program=program,
@@ -266,7 +269,14 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
             cast_launches=0.0 if is_inside else cast_count,
         )
         kernels += _row_kernels(run)
-    return kernels_of(kernels, batch_count=len(counts.batches), transfer_bytes=counts.transfer_bytes, **of_step)
+    return kernels_of(
+        kernels,
+        batch_count=len(counts.batches),
+        transfer_bytes=counts.transfer_bytes,
+        parameter_bytes=parameter_bytes,
+        part_dispatches=part_dispatches,
+        **{name: by_part.sum(axis=0) for name, by_part in dispatched.items()},
+    )
 
 
 @refusing_rows

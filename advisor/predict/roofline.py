@@ -12,7 +12,7 @@ from advisor.predict.kernel_time import DISPATCHED, TENSOR_UNITS, UNITS, Kernels
 from advisor.predict.rates import rate_table
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency
-from advisor.records.prediction import PARTS, USES, FloatArray, IndexArray
+from advisor.records.prediction import PARTS, RESOURCES, USES, FloatArray, IndexArray
 
 _LAUNCHED_AFTER = 0.5
 """Share of an operator's dispatch overhead that passes before its kernel is launched; the rest is the return to
@@ -78,9 +78,11 @@ def step_times(
     calls = kernels.calls[:, np.newaxis]
     kernel_s = times.total_s * calls
     family_s = _summed(kernel_s, by=kernels.family, count=len(kernels.families))[:, place]
-    part_ratio = _shares(_summed(kernel_s, by=kernels.part, count=len(PARTS)))[:, place]
+    parts_s = _summed(kernel_s, by=kernels.part, count=len(PARTS))[:, place]
     device_s = family_s.sum(axis=0)
     dispatch_s = dispatch_times(kernels, devices=devices, efficiencies=efficiencies)
+    part_dispatch_s = part_dispatch_times(kernels, devices=devices, efficiencies=efficiencies)
+    resources_s = np.zeros((len(RESOURCES), *parts_s.shape))
     work_s = [(part * calls).sum(axis=1)[place] for part in (times.compute_s, times.memory_s, times.launch_s)]
     if kind == "gpu":
         copied_per_s = [device.host_to_device_bytes_per_s for device in devices]
@@ -89,11 +91,14 @@ def step_times(
         time_ratio = np.array([device.time_ratio for device in devices])[:, np.newaxis]
         step_s = np.maximum(device_s + first_s, least_s)
         alone_s = np.maximum(device_s * time_ratio + first_s, least_s)
+        resources_s[:2] = parts_s, part_dispatch_s
+        resources_s[::2, PARTS.index("forward")] += first_s, transfer_s  # every pass waits for both
         bound = np.argmax(work_s, axis=0)
         bound = np.where(step_s == dispatch_s, BOUNDS.index("dispatch"), bound)
         bound = np.where(step_s == transfer_s, BOUNDS.index("transfer"), bound)
     else:
         step_s = alone_s = device_s + dispatch_s
+        resources_s[0] = parts_s + part_dispatch_s
         bound = np.argmax((*work_s, dispatch_s), axis=0)
     safe_s = np.where(step_s > 0, step_s, 1.0)
     host_share = dispatch_s / safe_s
@@ -106,7 +111,7 @@ def step_times(
         own_log_spread=own_log_spread,
         host_log_spread=host_log_spread,
         bound=bound,
-        part_ratio=part_ratio,
+        part_ratio=resources_s / safe_s,
         **{name: part_s / safe_s for name, part_s in zip(USES, work_s, strict=True)},
     )
 
@@ -150,12 +155,27 @@ def rates_by_kernel(
 
 def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency]) -> FloatArray:
     """Return the dispatch overhead of a step in seconds, (devices, batches)."""
-    host = np.array([device.host_time_ratio for device in devices])[:, np.newaxis]
-    total: FloatArray = host * sum(
-        np.outer([getattr(efficiency, name) for efficiency in efficiencies], getattr(kernels, counted))
-        for counted, name in DISPATCHED.items()
+    counts = np.array([getattr(kernels, counted) for counted in DISPATCHED])
+    total_s: FloatArray = _call_times(devices, efficiencies) @ counts
+    return total_s
+
+
+def part_dispatch_times(
+    kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency]
+) -> FloatArray:
+    """Return the dispatch overhead of each part of a step in seconds, (parts, devices, batches)."""
+    parts_s: FloatArray = np.einsum("dc,cpb->pdb", _call_times(devices, efficiencies), kernels.part_dispatches)
+    return parts_s
+
+
+def _call_times(devices: Sequence[Device], efficiencies: Sequence[Efficiency]) -> FloatArray:
+    """Return the seconds of one host operation, (devices, `DISPATCHED`)."""
+    return np.array(
+        [
+            [device.host_time_ratio * getattr(efficiency, name) for name in DISPATCHED.values()]
+            for device, efficiency in zip(devices, efficiencies, strict=True)
+        ]
     )
-    return total
 
 
 def first_dispatch_s(kernels: Kernels, dispatch_s: FloatArray) -> FloatArray:

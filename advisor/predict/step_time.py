@@ -16,7 +16,7 @@ from advisor.predict.roofline import step_times
 from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice
-from advisor.records.prediction import PARTS, USES, Anchor, IndexArray, NameArray, Predictions
+from advisor.records.prediction import PARTS, RESOURCES, USES, Anchor, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
 _MEASURED_ON_STACKS: Precision = "bf16"
@@ -83,7 +83,7 @@ def predict_runs_of(
         **{name: np.full(shape, np.inf) for name in ("step_s", "step_low_s", "step_high_s")},
         **{name: np.full(shape, np.inf) for name in ("log_spread", "own_log_spread", "host_log_spread")},
         "bound": np.zeros(shape, dtype=np.intp),
-        "part_ratio": np.zeros((len(PARTS), *shape)),
+        "part_ratio": np.zeros((len(RESOURCES), len(PARTS), *shape)),
         **{name: np.zeros(shape) for name in USES},
     }
     peak_bytes, least_bytes, most_bytes = (np.full(shape, np.inf) for _ in range(3))

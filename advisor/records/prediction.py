@@ -21,6 +21,9 @@ PARTS = (
 )  # fmt: skip
 """The parts of a step's time. "block": in the model's repeated blocks; "inner": between a block's norms and its
 residual additions, which tensor parallelism divides; "cached": attention over a KV cache, which it divides by heads."""
+RESOURCES = ("kernels", "dispatch", "transfer")
+"""What works on a GPU's step at the same time: its kernels, the host's dispatch and the copies of inputs. A CPU
+dispatches and computes on the same cores, so all of this counts as its kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +42,8 @@ class Predictions:
     - `is_tight`: the peak memory may or may not fit, within its uncertainty; None if not computed
     - `loader_vcpus`: as in `answer.Quote`; None if the loader is not known
     - `measured`: this step was timed on this device; None if no step was
-    - `part_ratio`: the share of each of `PARTS` in the device's time, (parts, devices, batches); None if not counted
+    - `part_ratio`: the time of each of `RESOURCES` for each of `PARTS`, relative to the step's time,
+      (resources, parts, devices, batches); the busiest resource sets the step's time. None if not counted
     - `compute_ratio`, `memory_ratio`, `overhead_ratio`: shares of the step's time in which a device computes, moves
       data, and launches or runs overheads; they may overlap. None if not counted
     - `scaling`: how steps are spread over several GPUs; None if every step runs on one device

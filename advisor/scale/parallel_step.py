@@ -1,12 +1,12 @@
 """Predicts a step on several GPUs from the passes of one GPU, a plan and a fabric."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.predict.precision import Width
-from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import PARTS, RESOURCES, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan
 from advisor.records.workload import Workload
 from advisor.scale.collectives import ALL_REDUCES, all_gather_s, all_reduce_s, send_s
@@ -15,24 +15,32 @@ from advisor.scale.traffic import Traffic, part_of, traffic_of
 
 _DIVIDED = ("inner_forward", "inner_backward")
 """The entries of `PARTS` that tensor parallelism divides."""
+_RECOMPUTED = ("block_forward", "inner_forward")
+"""The entries of `PARTS` that activation checkpointing runs again."""
+_KERNELS = RESOURCES.index("kernels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
-    """The time of a pass on one GPU alone, (devices, batches); `part_s` is (parts, devices, batches) as in `PARTS`."""
+    """A pass on one GPU alone, (devices, batches); `work_s` is (resources, parts, devices, batches) in seconds.
+
+    Resources and parts are those of `RESOURCES` and `PARTS`. The busiest resource sets the time of the pass.
+    """
 
     step_s: FloatArray
-    part_s: FloatArray
+    work_s: FloatArray
 
     def parts_s(self, *names: str) -> FloatArray:
-        """Return the sum of the parts with these names."""
-        total: FloatArray = np.sum([self.part_s[PARTS.index(name)] for name in names], axis=0)
-        return total
+        """Return the time of the parts with these names.
 
-    @property
-    def optimizer_s(self) -> FloatArray:
-        """Return the time of the optimizer, which runs once per step for any number of passes."""
-        return self.parts_s("optimizer")
+        A part takes as long as its kernels or its dispatch. Together they may take longer than the pass, in which the
+        host runs ahead of long kernels; then they are shortened alike. Copies of inputs run beside all parts.
+        """
+        part_s = self.work_s[: RESOURCES.index("transfer")].max(axis=0)
+        all_s = part_s.sum(axis=0)
+        ratio = np.divide(self.step_s, all_s, out=np.ones_like(all_s), where=all_s > self.step_s)
+        total_s: FloatArray = np.sum([part_s[PARTS.index(name)] for name in names], axis=0) * ratio
+        return total_s
 
     @property
     def backward_s(self) -> FloatArray:
@@ -42,7 +50,12 @@ class Alone:
     @property
     def block_forward_s(self) -> FloatArray:
         """Return the forward time of the blocks, which activation checkpointing recomputes."""
-        return self.parts_s("block_forward", "inner_forward")
+        return self.parts_s(*_RECOMPUTED)
+
+    def with_work(self, work_s: FloatArray) -> "Alone":
+        """Return the pass with other work; the time changes by as much as that of the busiest resource."""
+        before_s, after_s = (one.sum(axis=1).max(axis=0) for one in (self.work_s, work_s))
+        return Alone(step_s=self.step_s + (after_s - before_s), work_s=work_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,7 +100,7 @@ def _alone_at(alone: Predictions, *, rows: Sequence[int] | IndexArray, at: Index
     if alone.part_ratio is None:
         raise ValueError("the parts of the step were not counted")
     step_s = alone.step_s[rows][:, at]
-    return Alone(step_s=step_s, part_s=alone.part_ratio[:, rows][..., at] * step_s)
+    return Alone(step_s=step_s, work_s=alone.part_ratio[:, :, rows][..., at] * step_s)
 
 
 def spread_step(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> Spread:
@@ -103,25 +116,25 @@ def spread_step(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -
         part, plan, tensor_all_reduce_s=tensor_all_reduce_s, traffic=part_of(traffic, plan), fabric=fabric
     )
     waiting_s = plan.accumulate * _directions(alone, plan) * tensor_all_reduce_s + data_s
-    return Spread(step_s=_busy_s(part, plan) - _saved_s(part, plan) + waiting_s, waiting_s=waiting_s)
+    return Spread(step_s=_busy_s(part, plan) + waiting_s, waiting_s=waiting_s)
 
 
-def _busy_s(alone: Alone, plan: Plan) -> FloatArray:
-    """Return the time of all passes one after the other, with the recomputation of activation checkpointing."""
-    in_row_s = (plan.accumulate - 1) * (alone.step_s - alone.optimizer_s)
-    again_s = plan.accumulate * alone.block_forward_s if plan.checkpoint_activations else 0.0 * alone.step_s
-    busy_s: FloatArray = alone.step_s + in_row_s + again_s
-    return busy_s
+def _busy_s(alone: Alone, plan: Plan, *, optimizer_count: float = 1.0) -> FloatArray:
+    """Return the time of all passes one after the other, with the recomputation of activation checkpointing.
 
-
-def _saved_s(alone: Alone, plan: Plan) -> FloatArray:
-    """Return the optimizer time that a GPU saves because it updates only its shard of the parameters."""
-    saved_s: FloatArray = (0.0 if plan.sharding == "none" else 1 - 1 / plan.data) * alone.optimizer_s
-    return saved_s
+    The optimizer runs `optimizer_count` times. Its kernels update a GPU's shard of the parameters, but the host
+    dispatches as many.
+    """
+    counts = np.full((*alone.work_s.shape[:2], 1, 1), float(plan.accumulate))
+    counts[:, [PARTS.index(name) for name in _RECOMPUTED]] *= 1 + plan.checkpoint_activations
+    counts[:, PARTS.index("optimizer")] = optimizer_count
+    if plan.sharding != "none":
+        counts[_KERNELS, PARTS.index("optimizer")] /= plan.data
+    return alone.with_work(counts * alone.work_s).step_s
 
 
 def _is_training(alone: Alone) -> bool:
-    return bool(np.any(alone.optimizer_s + alone.backward_s))
+    return bool(np.any(alone.parts_s("optimizer") + alone.backward_s))
 
 
 def _directions(alone: Alone, plan: Plan) -> int:
@@ -198,14 +211,15 @@ def _tensor_part(alone: Alone, plan: Plan, *, traffic: Traffic) -> Alone:
     """Return the work of one GPU in a tensor-parallel group.
 
     The matrix products of the blocks and their optimizer step are divided equally. Norms, residual additions and
-    everything outside the blocks run on every GPU.
+    everything outside the blocks run on every GPU. The host of each GPU dispatches as many kernels as without a group.
     """
     ratios = {
         **dict.fromkeys(_DIVIDED, 1 / plan.tensor),
         "optimizer": 1 - traffic.block_ratio * (1 - 1 / plan.tensor),
     }
-    part_s = alone.part_s * np.array([ratios.get(name, 1.0) for name in PARTS])[:, np.newaxis, np.newaxis]
-    return replace(alone, step_s=alone.step_s - np.sum(alone.part_s - part_s, axis=0), part_s=part_s)
+    work_s = alone.work_s.copy()
+    work_s[_KERNELS] *= np.array([ratios.get(name, 1.0) for name in PARTS])[:, np.newaxis, np.newaxis]
+    return alone.with_work(work_s)
 
 
 def _tensor_all_reduce_s(plan: Plan, *, traffic: Traffic, fabric: Fabric) -> FloatArray:
@@ -226,7 +240,7 @@ def _pipeline(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> 
     """
     stages, passes = plan.pipeline, plan.accumulate
     busy_s = _busy_s(alone, plan)
-    work_s = busy_s - alone.optimizer_s
+    work_s = _busy_s(alone, plan, optimizer_count=0.0)
     directions = 2 if _is_training(alone) else 1
     sends_s = directions * (stages - 1) * send_s(traffic.result_bytes, fabric.inside)
     gaps_s = work_s / passes * (stages - 1) / stages
@@ -236,4 +250,4 @@ def _pipeline(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> 
             part_of(traffic, plan).gradient_bytes, outer_fabric(fabric, ways=stages)
         )
     waiting_s = gaps_s + sends_s + gradients_s
-    return Spread(step_s=(busy_s - _saved_s(alone, plan)) / stages + waiting_s, waiting_s=waiting_s)
+    return Spread(step_s=busy_s / stages + waiting_s, waiting_s=waiting_s)

@@ -6,13 +6,13 @@ import pytest
 
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.predict.composite_kernels import PRODUCT_CALL_CYCLES
-from advisor.predict.kernel_time import BLAS_HALF, UNITS, Kernels
+from advisor.predict.kernel_time import BLAS_HALF, DISPATCHED, UNITS, Kernels
 from advisor.predict.lowering import StepKernels, lower
 from advisor.predict.precision import compiled_dtype, computed_width, width_of
 from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
 from advisor.records.generation import Generation
-from advisor.records.prediction import FloatArray
+from advisor.records.prediction import PARTS, FloatArray
 from advisor.records.workload import Operand, Phase, Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
@@ -111,6 +111,22 @@ def test_the_backward_pass_dispatches_for_itself() -> None:
     kernels = lowered(workload(linear_row(count=2), linear_row(phase="backward", count=3)))
     assert kernels.dispatches.tolist() == [2, 2]
     assert kernels.backward_dispatches.tolist() == [3, 3]
+
+
+def test_dispatches_are_counted_in_the_part_of_the_step_that_needs_them() -> None:
+    rows = (linear_row(count=2), replace(linear_row(count=5), module="h.*.mlp"), linear_row(phase="backward", count=3))
+    found = lowered(workload(*rows)).part_dispatches[..., 0]
+    counted = {
+        (name, part): found[index, place]
+        for index, name in enumerate(DISPATCHED)
+        for place, part in enumerate(PARTS)
+        if found[index, place]
+    }
+    assert counted == {
+        ("dispatches", "forward"): 2,
+        ("dispatches", "inner_forward"): 5,
+        ("backward_dispatches", "backward"): 3,
+    }
 
 
 def test_fused_operands_do_not_move_when_compiled() -> None:

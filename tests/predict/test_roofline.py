@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.predict import roofline
-from advisor.predict.kernel_time import Kernels, KernelTimes, Rates, kernel_times, smooth_maximum
+from advisor.predict.kernel_time import DISPATCHED, Kernels, KernelTimes, Rates, kernel_times, smooth_maximum
 from advisor.predict.roofline import rates_by_kernel, step_times
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Efficiency
@@ -73,6 +74,30 @@ def test_the_backward_pass_dispatches_at_its_own_pace() -> None:
     counts = {"dispatches": np.array([100.0]), "backward_dispatches": np.array([50.0])}
     toy = kernels(flops=[[0.0]], data_bytes=[[0.0]], **counts)
     assert mid_s(toy, fit=efficiency(dispatch_s=0.01, backward_dispatch_s=0.004)) == pytest.approx(1.0 + 0.2)
+
+
+def test_the_resources_of_a_step_are_timed_by_part_against_the_busiest() -> None:
+    # 1 s of forward kernels, 3 s of backward; 2 and 8 s of dispatch, of which half an operator's passes first; 5 s of
+    # copies at 10 GB/s.
+    forward, backward = (PARTS.index(name) for name in ("forward", "inner_backward"))
+    part_dispatches = np.zeros((len(DISPATCHED), len(PARTS), 1))
+    part_dispatches[0, forward], part_dispatches[1, backward] = 100.0, 200.0
+    toy = kernels(
+        flops=[[1e12], [3e12]],
+        data_bytes=[[0.0], [0.0]],
+        part=np.array([forward, backward]),
+        part_dispatches=part_dispatches,
+        transfer_bytes=np.array([5e10]),
+        **dict(zip(DISPATCHED, part_dispatches.sum(axis=1), strict=True)),
+    )
+    fit = efficiency(dispatch_s=0.02, backward_dispatch_s=0.04)
+    found = step_times(toy, kind="gpu", devices=[device()], efficiencies=[fit])
+    first_s = 0.5 * 10 / 300
+    by_part_s = found.part_ratio[:, [forward, backward], 0, 0] * float(found.step_s[0, 0])
+    assert by_part_s == pytest.approx(np.array([[1.0 + first_s, 3.0], [2.0, 8.0], [5.0, 0.0]]))
+    assert found.part_ratio.sum(axis=1).max() == pytest.approx(1.0)
+    on_cpu = step_times(toy, kind="cpu", devices=[device(kind="cpu")], efficiencies=[replace(fit, kind="cpu")])
+    assert on_cpu.part_ratio[:, [forward, backward], 0, 0] == pytest.approx(np.array([[3, 11], [0, 0], [0, 0]]) / 14)
 
 
 def test_a_backward_pass_and_compiled_code_widen_the_interval() -> None:

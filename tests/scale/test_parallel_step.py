@@ -16,6 +16,9 @@ from tests.scale.toys import alone, fabric, traffic
 STEP = {"forward": 0.5, "block_forward": 0.5, "inner_forward": 2.0, "backward": 1.0, "block_backward": 1.0}
 WHOLE = alone(**STEP, inner_backward=4.0, optimizer=1.0)
 """3 s of forward, 6 s of backward, 1 s of the optimizer; between norms and residual additions 2 s and 4 s."""
+HOST = {"forward": 2.0, "inner_forward": 4.0, "backward": 3.5, "inner_backward": 10.0, "optimizer": 0.5}
+HOST_BOUND = alone(**STEP, inner_backward=4.0, optimizer=1.0, dispatch_s=HOST)
+"""The kernels of `WHOLE`, which wait for 20 s of dispatch: forward 6 s, backward 13.5 s and the optimizer 0.5 s."""
 TIMES = st.floats(min_value=0.0, max_value=10.0)
 PLANS = [
     Plan(data=4),
@@ -32,8 +35,14 @@ PLANS = [
 SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
 
 
-def spread(plan: Plan, *, gb_per_s: float = 100.0) -> Spread:
-    return spread_step(WHOLE, plan, traffic=traffic(), fabric=fabric(gpus=4, gb_per_s=gb_per_s))
+def spread(plan: Plan, *, gb_per_s: float = 100.0, whole: Alone = WHOLE) -> Spread:
+    return spread_step(whole, plan, traffic=traffic(), fabric=fabric(gpus=4, gb_per_s=gb_per_s))
+
+
+def busy_s(whole: Alone, plan: Plan) -> float:
+    """The time without waiting for other GPUs."""
+    found = spread(plan, whole=whole)
+    return second(found.step_s - found.waiting_s)
 
 
 def second(array: np.ndarray) -> float:
@@ -42,7 +51,7 @@ def second(array: np.ndarray) -> float:
 
 @given(st.lists(TIMES, min_size=len(PARTS), max_size=len(PARTS)), st.floats(min_value=1e-6, max_value=10.0))
 def test_one_gpu_in_one_pass_is_as_alone_to_the_last_digit(parts_s: list[float], step_s: float) -> None:
-    whole = Alone(step_s=np.array([[step_s]]), part_s=np.array(parts_s)[:, np.newaxis, np.newaxis])
+    whole = Alone(step_s=np.array([[step_s]]), work_s=np.array([parts_s])[..., np.newaxis, np.newaxis])
     found = spread_step(whole, Plan(), traffic=traffic(), fabric=fabric(gpus=1))
     assert (second(found.step_s), second(found.waiting_s)) == (step_s, 0.0)
 
@@ -125,8 +134,8 @@ def test_pipelines_side_by_side_add_their_stages_gradients_up_in_the_end() -> No
 def test_one_group_has_nobody_to_share_with_to_the_last_digit(
     parts_s: list[float], sharding: Sharding, checkpoints: bool
 ) -> None:
-    part_s = np.array(parts_s)[:, np.newaxis, np.newaxis] + 1e-6
-    whole = Alone(step_s=part_s.sum(axis=0), part_s=part_s)
+    work_s = np.array([parts_s])[..., np.newaxis, np.newaxis] + 1e-6
+    whole = Alone(step_s=work_s[0].sum(axis=0), work_s=work_s)
 
     def found(plan: Plan) -> Spread:
         return spread_step(whole, plan, traffic=traffic(), fabric=fabric(gpus=4))
@@ -190,6 +199,76 @@ def test_one_gpu_computes_all_passes_of_a_step_one_after_the_other(plan: Plan) -
     part_s = [
         {"forward": 1.0, "inner_forward": 6.0, "backward": 2.0, "optimizer": 1.0}.get(name, 0.0) for name in PARTS
     ]
-    single = predictions(device(), step_s=[[10.0]], part_ratio=np.array(part_s)[:, np.newaxis, np.newaxis] / 10)
+    single = predictions(device(), step_s=[[10.0]], part_ratio=np.array([part_s])[..., np.newaxis, np.newaxis] / 10)
     found_s = second(one_gpu_s(plan, alone=single, rows=[0], at=np.array([0])))
     assert found_s == pytest.approx(plan.accumulate * (9.0 + 6.0 * plan.checkpoint_activations) + 1.0)
+
+
+@pytest.mark.parametrize(
+    "plan", [Plan(data=4), *(Plan(data=4, sharding=one) for one in SHARDINGS), Plan(tensor=4)], ids=str
+)
+def test_a_host_dispatches_as_many_kernels_whatever_share_of_the_work_they_do(plan: Plan) -> None:
+    assert busy_s(HOST_BOUND, plan) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected_s"), [(Plan(accumulate=4), 78.5), (Plan(checkpoint_activations=True), 24.0)]
+)
+def test_a_host_dispatches_every_pass_and_the_optimizer_once(plan: Plan, expected_s: float) -> None:
+    # 4 x 19.5 s and 0.5 s; or 20 s and once more the 4 s of forward in blocks.
+    assert busy_s(HOST_BOUND, plan) == pytest.approx(expected_s)
+
+
+def test_sharding_saves_kernels_until_the_host_takes_longer() -> None:
+    # 9 s of kernels in the optimizer and 2 s besides, 8 s of dispatch: 2 + 9 / 2 < 8 s < 11 s.
+    whole = alone(inner_forward=2.0, optimizer=9.0, dispatch_s={"inner_forward": 7.0, "optimizer": 1.0})
+    assert busy_s(whole, Plan(data=4)) == pytest.approx(11.0)
+    assert busy_s(whole, Plan(data=2, sharding="zero1")) == pytest.approx(8.0)
+
+
+def test_passes_wait_for_the_host_though_one_with_the_optimizer_does_not() -> None:
+    # As before: 4 passes take 4 x 2 + 9 = 17 s of kernels and 4 x 7 + 1 = 29 s of dispatch.
+    whole = alone(inner_forward=2.0, optimizer=9.0, dispatch_s={"inner_forward": 7.0, "optimizer": 1.0})
+    assert busy_s(whole, Plan(accumulate=4)) == pytest.approx(29.0)
+
+
+def test_every_pass_copies_its_inputs() -> None:
+    whole = alone(inner_forward=2.0, optimizer=1.0, copies_s=5.0)
+    assert busy_s(whole, Plan(accumulate=4, checkpoint_activations=True)) == pytest.approx(20.0)
+
+
+def test_stages_of_a_pipeline_share_the_dispatch() -> None:
+    # 12 passes of 19.5 s: (12 + 4 - 1) / 4 x 19.5 s, a quarter of the optimizer's 0.5 s, and 6 sends.
+    expected_s = 73.125 + 0.125 + 6 * float(send_s(1e8, fabric(gpus=4).inside))
+    assert second(spread(Plan(pipeline=4, accumulate=12), whole=HOST_BOUND).step_s) == pytest.approx(expected_s)
+
+
+def test_gradients_travel_while_the_host_dispatches_backward() -> None:
+    # 1 GB/s: a bucket of 100 MB takes 0.15 s, and 10 of them 1.5 s. Backward's kernels take 1 s, but its dispatch takes
+    # 13.5 s, so only the last bucket is left over.
+    whole = alone(inner_forward=0.5, inner_backward=1.0, dispatch_s=HOST)
+    bucket_s = float(all_reduce_s(1e8, fabric(gpus=4, gb_per_s=1.0)))
+    assert second(spread(Plan(data=4), gb_per_s=1.0, whole=whole).waiting_s) == pytest.approx(bucket_s)
+
+
+@given(
+    st.lists(TIMES, min_size=len(PARTS), max_size=len(PARTS)),
+    st.lists(TIMES, min_size=len(PARTS), max_size=len(PARTS)),
+    st.sampled_from(SHARDINGS),
+    st.sampled_from([2, 4, 8]),
+    st.integers(min_value=1, max_value=4),
+)
+def test_sharding_saves_at_most_the_optimizers_kernels_and_no_dispatch(
+    kernels_s: list[float], dispatch_s: list[float], sharding: Sharding, data: int, passes: int
+) -> None:
+    by_part = [dict(zip(PARTS, one, strict=True)) for one in (kernels_s, dispatch_s)]
+    whole = alone(**by_part[0], dispatch_s=by_part[1])
+
+    def step_s(plan: Plan) -> float:
+        return second(spread_step(whole, plan, traffic=traffic(), fabric=fabric(gpus=plan.data)).step_s)
+
+    one_s, sharded_s = step_s(Plan(accumulate=passes)), step_s(Plan(data=data, accumulate=passes, sharding=sharding))
+    of_optimizer_s = [one["optimizer"] for one in by_part]
+    saved_s = 0.0 if sharding == "none" else (1 - 1 / data) * of_optimizer_s[0]
+    assert sharded_s >= (one_s - saved_s) * (1 - 1e-9)
+    assert sharded_s >= (passes * (sum(dispatch_s) - of_optimizer_s[1]) + of_optimizer_s[1]) * (1 - 1e-9)

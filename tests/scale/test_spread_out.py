@@ -29,7 +29,7 @@ def predictor(devices: Sequence[Device], *, optimizer_ratio: float = 0.0) -> Pre
     def predict_at(sizes: IndexArray) -> Predictions:
         step_s = np.tile(0.1 * sizes, (len(devices), 1))
         ratios = {"inner_forward": 0.2, "inner_backward": 0.8 - optimizer_ratio, "optimizer": optimizer_ratio}
-        part_ratio = np.array([np.full_like(step_s, ratios.get(name, 0.0)) for name in PARTS])
+        part_ratio = np.array([[np.full_like(step_s, ratios.get(name, 0.0)) for name in PARTS]])
         return Predictions(
             devices=tuple(devices),
             precisions=np.full(step_s.shape, "fp32", dtype=np.object_),

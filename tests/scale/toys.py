@@ -1,6 +1,7 @@
 """Steps, plans and fabrics whose figures are easy to work with by hand."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,12 @@ def simple_link(step_s: float, gb_per_s: float) -> Link:
     return Link(step_s=(math.inf, math.inf, step_s), bytes_per_s=gb_per_s * 1e9)
 
 
-def alone(**parts_s: float) -> Alone:
-    """One device at one batch, by the parts of its step; others take no time."""
-    part_s = np.array([parts_s.get(name, 0.0) for name in PARTS])[:, np.newaxis, np.newaxis]
-    return Alone(step_s=part_s.sum(axis=0), part_s=part_s)
+def alone(*, dispatch_s: Mapping[str, float] | None = None, copies_s: float = 0.0, **kernels_s: float) -> Alone:
+    """One device at one batch, by its kernels and dispatch for the parts of its step; others take no time."""
+    resources = (kernels_s, dispatch_s or {}, {"forward": copies_s})
+    work_s = np.array([[parts_s.get(name, 0.0) for name in PARTS] for parts_s in resources])
+    work_s = work_s[..., np.newaxis, np.newaxis]
+    return Alone(step_s=work_s.sum(axis=1).max(axis=0), work_s=work_s)
 
 
 def traffic(**changes: Any) -> Traffic:
