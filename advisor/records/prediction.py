@@ -21,6 +21,8 @@ PARTS = (
 )  # fmt: skip
 """The parts of a step's time. "block": in the model's repeated blocks; "inner": between a block's norms and its
 residual additions, which tensor parallelism divides; "cached": attention over a KV cache, which it divides by heads."""
+RECOMPUTED_PARTS = ("block_forward", "inner_forward")
+"""The entries of `PARTS` that activation checkpointing recomputes in backward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.predict.precision import Width
-from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import PARTS, RECOMPUTED_PARTS, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan
 from advisor.records.workload import Workload
 from advisor.scale.collectives import ALL_REDUCES, all_gather_s, all_reduce_s, send_s
@@ -42,7 +42,7 @@ class Alone:
     @property
     def block_forward_s(self) -> FloatArray:
         """Return the forward time of the blocks, which activation checkpointing recomputes."""
-        return self.parts_s("block_forward", "inner_forward")
+        return self.parts_s(*RECOMPUTED_PARTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
