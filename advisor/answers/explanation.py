@@ -12,6 +12,7 @@ from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job import job_for, service_limit_notes
 from advisor.cost.quotes import plan_at
+from advisor.cost.rank_offers import why_too_small
 from advisor.cost.selection import mark_warnings
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
@@ -29,7 +30,7 @@ from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
-from advisor.records.rejection import OTHER_FORMATS, no_kernels_text
+from advisor.records.rejection import OTHER_FORMATS, no_kernels_text, sentence_of
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
@@ -210,10 +211,11 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
     choice = choose_batches(predictions, job=replace(job, limits=JobLimits(), requests_per_day=None))
     at = int(choice.index[0])
     if not choice.is_possible[0]:
-        needed, has = float(predictions.peak_memory_bytes.min()), device.memory_bytes
+        cause = why_too_small(0, predictions=predictions, generation=workload.generation)
+        less = "a smaller batch, a half precision" if workload.generation is None else "a lower --concurrency"
         raise NothingFitsError(
-            f"{machine.name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
-            hint="choose a smaller batch, a half precision or another device",
+            f"{machine.name}: {sentence_of(cause, workload.generation)}",
+            hint=f"choose {less} or another device" if cause.needed else "choose a larger batch, or another plan",
         )
     return _under_plan(_step_at(predictions, at, options=options), plan_at(predictions, (0, at)), machine, question)
 

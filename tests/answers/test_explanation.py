@@ -15,13 +15,15 @@ import advisor
 from advisor.answers import explanation
 from advisor.answers.ranking import rank
 from advisor.calibrate.store import Stored
+from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
-from advisor.question.from_source import profile_source, question_from_source
+from advisor.question.from_source import profile_source, question_from_source, question_of
 from advisor.records.explained_step import Explanation
 from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
 from tests.calibrate.toys import EPYC, calibration
+from tests.generations import traced
 from tests.model_files import TWO_LAYERS
 from tests.says import assert_says
 
@@ -249,6 +251,21 @@ def test_an_instance_of_several_providers_asks_for_one(source: str) -> None:
 def test_a_step_that_does_not_fit_is_not_explained(source: str) -> None:
     with pytest.raises(NothingFitsError, match=r"t4: .*\b[\d.]+ [GT]iB.*\b15 GiB"):
         explain_source(source, Options(batch="100000000"), on=("t4",))
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "on", "message"),
+    [
+        ("300", "a100-sxm4-80gb", r"^a100-sxm4-80gb: vllm .*\b256 requests .*\b300$"),  # its default on an A100
+        ("256", "l4", r"^l4: .* 256 requests in flight.*vllm.* 20\.2 GiB"),  # 90 % of 22.5 GiB
+    ],
+)
+def test_a_service_with_too_many_requests_in_flight_names_the_limit(concurrency: str, on: str, message: str) -> None:
+    pytest.importorskip("transformers")
+    workload = traced("llama3_8b", prompt_tokens=1024, output_tokens=256)
+    question = question_of(workload, Options(concurrency=concurrency, no_local=True), catalog=load_catalog())
+    with pytest.raises(NothingFitsError, match=message):
+        explanation.explain(question, on=(on,))
 
 
 def test_where_nothing_is_left_to_choose_there_is_nothing_to_explain(source: str) -> None:
