@@ -30,7 +30,7 @@ from advisor.records.price import Catalog
 from advisor.records.scale import Fabric, Link, Plan
 from advisor.scale.links import inside_link
 from advisor.scale.request_times import request_times
-from advisor.scale.served import batch_limits, engine_precision
+from advisor.scale.served import engine_precision
 from advisor.scale.served_model import ServedModel
 
 ROBUST_SCALE = 0.15
@@ -73,7 +73,7 @@ class Rows:
         groups: dict[tuple[object, ...], list[int]] = {}
         for index, run in enumerate(runs):
             engine = _engine_of(run)
-            chunk = batch_limits(run.device, engine).max_num_batched_tokens
+            chunk = engine.batch_limits(run.device).max_num_batched_tokens
             key = (id(run.workload.rows), run.row.sampling, run.row.tensor_parallel, chunk)
             groups.setdefault(key, []).append(index)
         self.groups = [self._group(members, catalog) for members in groups.values()]
@@ -92,7 +92,7 @@ class Rows:
             fabric=Fabric(gpu_count=ways, inside=_flat(inside_link(devices, ways=ways))) if ways > 1 else None,
             in_flight=np.array([float(run.row.concurrency) for run in runs]),
             ways=ways,
-            chunk_tokens=batch_limits(first.device, engine).max_num_batched_tokens,
+            chunk_tokens=engine.batch_limits(first.device).max_num_batched_tokens,
             index=members,
         )
 

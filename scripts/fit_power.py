@@ -32,7 +32,7 @@ from advisor.records.price import Catalog
 from advisor.records.scale import Plan
 from advisor.scale.links import fabric_of
 from advisor.scale.request_times import request_times
-from advisor.scale.served import batch_limits, engine_precision
+from advisor.scale.served import engine_precision
 from advisor.scale.served_model import ServedModel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,7 +115,7 @@ def served_rows(catalog: Catalog) -> Iterator[Row]:
             in_flight=np.array([float(run.row.concurrency)]),
             plan=plan,
             fabric=fabric_of([device], plan) if ways > 1 else None,
-            chunk_tokens=batch_limits(device, generation.engine).max_num_batched_tokens,
+            chunk_tokens=generation.engine.batch_limits(device).max_num_batched_tokens,
         )
         compute, memory, overhead = (float(np.ravel(part / times.round_s)[0]) for part in times.round_parts_s)
         yield Row(

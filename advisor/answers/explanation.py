@@ -1,6 +1,5 @@
 """Explains why a step takes as long as it does, on one or several devices, and which changes make its job cheaper."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, get_args
@@ -13,13 +12,13 @@ from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job import job_for, service_limit_notes
 from advisor.cost.quotes import plan_at
+from advisor.cost.rank_offers import why_too_small
 from advisor.cost.selection import mark_warnings
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batches_of
 from advisor.predict.loader import loading_s
 from advisor.predict.narrow_kernels import formats_of
-from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import explain_step
 from advisor.predict.weights import narrower
 from advisor.question.record import Question
@@ -31,13 +30,14 @@ from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
-from advisor.records.rejection import OTHER_FORMATS, no_kernels_text
+from advisor.records.rejection import OTHER_FORMATS, no_kernels_text, sentence_of
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
 from advisor.report.device_notes import device_notes
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.served import exchange_ratio
+from advisor.scale.spread_out import pass_batches
 
 _Subject: TypeAlias = tuple[NamedMachine, Quote | None]
 """A machine to explain the step on, and its quote if it is in the ranking."""
@@ -72,8 +72,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         )
         if quote is not None:
             step = replace(step, power=quote.power, energy_kwh=quote.energy_kwh, co2_kg=quote.co2_kg)
-        is_whole = quote is not None and (quote.plan is None or workload.generation is not None)
-        if quote is not None and is_whole and quote.provider != LOCAL:
+        if quote is not None and is_explained_whole(quote, workload.generation) and quote.provider != LOCAL:
             step = replace(step, job_usd=quote.job_usd, changes=saving_changes(quote, recommendation, question))
         steps.append(step)
     devices = [named.device.id for named, _ in subjects]
@@ -88,11 +87,16 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         notes=(*own_notes, *overlay_notes(catalog), *device_notes(devices, catalog.gpus)),
         warnings=(
             *(_warnings_on(subjects, recommendation, question) if on else recommendation.warnings),
-            *_pass_warnings(subjects, workload.generation),
+            *_pass_warnings(subjects, question),
         ),
         exchange_rate=recommendation.exchange_rate,
         generation=workload.generation,
     )
+
+
+def is_explained_whole(quote: Quote, generation: Generation | None) -> bool:
+    """Return whether the explanation covers the whole step of the quote, or only one pass of one of its GPUs."""
+    return quote.plan is None or quote.plan.is_one_pass or generation is not None
 
 
 def _warnings_on(subjects: Iterable[_Subject], recommendation: Recommendation, question: Question) -> Iterator[str]:
@@ -105,19 +109,22 @@ def _warnings_on(subjects: Iterable[_Subject], recommendation: Recommendation, q
             yield f"the price of {machine.name} is marked {', '.join(quote.price_marks)} ({quote.price_date})"
 
 
-def _pass_warnings(subjects: Iterable[_Subject], generation: Generation | None) -> Iterator[str]:
+def _pass_warnings(subjects: Iterable[_Subject], question: Question) -> Iterator[str]:
+    generation, accumulate = question.workload.generation, question.options.accumulate
     for machine, quote in subjects:
-        if quote is not None and quote.plan is not None and generation is None:
+        if quote is None and accumulate > 1:
+            yield f"{machine.name}: shown is one of the {accumulate} passes of a step, with the optimizer step"
+        if quote is not None and quote.plan is not None and not is_explained_whole(quote, generation):
             does = "does" if quote.plan.tensor * quote.plan.pipeline == 1 else "by itself would do"
             gpus = f"{quote.gpus_used} GPU{'s' if quote.gpus_used > 1 else ''}"
+            exchange = ", without the exchange between GPUs" if quote.plan.gpu_count > 1 else ""
+            optimizer = " and with the whole optimizer step" if quote.plan.sharding != "none" else ""
+            (of_pass,) = pass_batches(np.array([quote.batch]), quote.plan).tolist()
             yield (
-                f"{machine.name} runs a step of {samples_text(quote.batch, generation)} on {gpus}: shown is "
-                f"what one {does} in a pass of {_pass_batch(quote, quote.plan):,}"
+                f"{machine.name} runs a step of {samples_text(quote.batch, generation)} on {gpus} in "
+                f"{units.format_duration(quote.step_s.mid)}: shown is what one {does} in a pass of "
+                f"{of_pass:,}{exchange}{optimizer}"
             )
-
-
-def _pass_batch(quote: Quote, plan: Plan) -> int:
-    return math.ceil(quote.batch / (plan.data * plan.accumulate))
 
 
 def _named(name: str, recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
@@ -146,9 +153,8 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
     (machine, quote), options = subject, question.options
     if quote is None:
         return _chosen_step(machine, question, job=job)
-    served = question.workload.generation is not None
-    if quote.plan is not None and not served:  # one pass of one of the GPUs that share a step, without communication
-        batches = np.array([_pass_batch(quote, quote.plan)], dtype=np.intp)
+    if quote.plan is not None and not is_explained_whole(quote, question.workload.generation):
+        batches = pass_batches(np.array([quote.batch], dtype=np.intp), quote.plan)
         return _step_at(predictions_on(machine, question, batches=batches), 0, options=options)
     step = PredictedStep(
         batch=quote.batch,
@@ -157,6 +163,7 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
         bound=quote.bound,
         time_source=quote.time_source,
         loading_s=_loading_s(machine.device, batch=quote.batch, options=options),
+        checkpoint_activations=quote.plan is not None and quote.plan.checkpoint_activations,
     )
     return _under_plan(step, quote.plan, machine, question)
 
@@ -199,51 +206,42 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
         raise UsageError(
             f"--loader-s-per-sample: how many vCPUs {machine.name} has is not known", hint="name an instance"
         )
-    predictions = predictions_on(machine, question, batches=batches_of(workload, options))
+    batches = pass_batches(batches_of(workload, options), Plan(accumulate=options.accumulate))
+    predictions = predictions_on(machine, question, batches=np.unique(batches))
     choice = choose_batches(predictions, job=replace(job, limits=JobLimits(), requests_per_day=None))
     at = int(choice.index[0])
     if not choice.is_possible[0]:
-        needed, has = float(predictions.peak_memory_bytes.min()), device.memory_bytes
+        cause = why_too_small(0, predictions=predictions, generation=workload.generation)
+        less = "a smaller batch, a half precision" if workload.generation is None else "a lower --concurrency"
         raise NothingFitsError(
-            f"{machine.name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
-            hint="choose a smaller batch, a half precision or another device",
+            f"{machine.name}: {sentence_of(cause, workload.generation)}",
+            hint=f"choose {less} or another device" if cause.needed else "choose a larger batch, or another plan",
         )
     return _under_plan(_step_at(predictions, at, options=options), plan_at(predictions, (0, at)), machine, question)
 
 
 def predictions_on(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
-    """Predict the step on one device; raise `UsageError` if it cannot run the step."""
+    """Predict the step on one device, or a served model on a machine; raise `UsageError` if it cannot run the step."""
     options, generation = question.options, question.workload.generation
-    if generation is not None:
-        of_one = replace(  # a device by itself has no plan
-            options,
-            gpus=None,
-            max_gpus=None,
-            max_machines=1,
-            tensor_parallel=None,
-            pipeline_parallel=None,
-            expert_parallel=None,
-        )
-        predictions = predict_on_all(
-            question.workload,
-            devices=[machine.device],
-            efficiencies=question.catalog.efficiencies,
-            batches=batches,
-            options=options if machine.device.gpu_count > 1 else of_one,
-            job=job_for(question.workload, options),
-        )
-    else:
-        predictions = predict(
-            question.workload,
-            devices=[machine.device],
-            efficiencies=question.catalog.efficiencies,
-            batches=batches,
-            precision=options.precision,
-            layout=options.layout,
-            compile_mode=options.compile,
-            loader_s_per_sample=options.loader_s_per_sample,
-            loader_workers=options.loader_workers,
-        )
+    of_one = replace(  # one pass on a device by itself, which has no plan
+        options,
+        gpus=None,
+        max_gpus=1,
+        max_machines=1,
+        accumulate=1,
+        sharding="auto",
+        tensor_parallel=None,
+        pipeline_parallel=None,
+        expert_parallel=None,
+    )
+    predictions = predict_on_all(
+        question.workload,
+        devices=[machine.device],
+        efficiencies=question.catalog.efficiencies,
+        batches=batches,
+        options=of_one if generation is None or machine.device.gpu_count == 1 else options,
+        job=job_for(question.workload, options),
+    )
     if predictions.precisions[0, 0] is None:
         if generation is not None and (missing := generation.missing_kernels(machine.device)):
             raise UsageError(no_kernels_text(missing, generation, on=machine.name), hint=OTHER_FORMATS)
@@ -262,7 +260,7 @@ def _step_at(predictions: Predictions, at: int, *, options: Options) -> Predicte
     mid, low, high = (
         float(times[0, at]) for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)
     )
-    batch = int(predictions.batches[at])
+    batch, plan = int(predictions.batches[at]), plan_at(predictions, (0, at))
     return PredictedStep(
         batch=batch,
         precision=precision,
@@ -270,6 +268,7 @@ def _step_at(predictions: Predictions, at: int, *, options: Options) -> Predicte
         bound=BOUNDS[predictions.bound[0, at]],
         time_source=predictions.time_sources[0, at],
         loading_s=_loading_s(device, batch=batch, options=options),
+        checkpoint_activations=plan is not None and plan.checkpoint_activations,
     )
 
 
@@ -327,7 +326,7 @@ def _alternatives(quote: Quote, question: Question) -> Iterator[tuple[ChangeKind
                 yield "weights", changed(traced=traced, weights=weights)
         return
     for precision in get_args(Precision):
-        if precision != quote.precision:
+        if precision != quote.precision and workload.fine_tuning is None:  # whose trace depends on the precision
             yield "precision", changed(precision=precision)
     if options.compile == "eager":
         yield "compile", changed(compile="compile")

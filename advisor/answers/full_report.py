@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor import __version__
 from advisor.answers.break_even import break_even
-from advisor.answers.explanation import explain, predictions_on
+from advisor.answers.explanation import explain, is_explained_whole, predictions_on
 from advisor.answers.memory_fit import device_memory
 from advisor.answers.ranking import rank
 from advisor.catalog.overlay import shipped_profiles
@@ -87,7 +87,7 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
     roles: Sequence[tuple[Role, str]] = (("best GPU", "gpu"), ("best CPU", "cpu"))
     for role, kind in roles:
         some = (quote for quote in rented if quote.device.kind == kind)
-        best = best_of(quote for quote in some if quote.plan is None or recommendation.job.generation)
+        best = best_of(quote for quote in some if is_explained_whole(quote, recommendation.job.generation))
         if best is not None:
             yield role, best, quoted_machine(best, catalog)
     here = recommendation.at_hand

@@ -1,6 +1,7 @@
 """Says whether a step fits the memory of devices, and what would make it fit."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -13,6 +14,7 @@ from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.job import job_for, price_kind_of
 from advisor.cost.quotes import plan_at
+from advisor.cost.rank_offers import why_too_small
 from advisor.cost.selection import Selection, select_offers
 from advisor.devices.local_device import local_devices
 from advisor.devices.named_machine import NamedMachine, named_machine
@@ -35,15 +37,16 @@ from advisor.records.device_memory import (
     Remedy,
 )
 from advisor.records.flag_values import single_batch_of
+from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions
 from advisor.records.price import Catalog
-from advisor.records.rejection import OTHER_FORMATS, no_kernels_text
+from advisor.records.rejection import OTHER_FORMATS, Cause, no_kernels_text, sentence_of
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
 from advisor.scale.predict_on_all import plan_gpus, predict_on_all
-from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
+from advisor.scale.remedies import MOST_BATCH, Remedied, Step, largest_batches, remedies
 from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.spread_out import pass_batches
 from advisor.workload.user_error import explain, is_of_user
@@ -68,6 +71,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
 
     The precision, and the plan over the GPUs of a machine, are those that the ranking chooses at this batch. Of the
     instances without a GPU, the cheapest of each memory and precision stands for all, which need the same memory.
+    Raises `UsageError` if one of `on` cannot take the batch, however much memory it has.
     """
     workload, options, catalog = question.workload, question.options, question.catalog
     batch = profiled_batch(workload, single_batch_of(options.batch))
@@ -82,6 +86,13 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         job=job_for(workload, options),
     )
     places = tuple(range(len(machines)) if on else _distinct(machines, predictions))
+    generation = workload.generation
+    refused = _refused(places, predictions, generation)
+    hint = f"choose another {'--batch' if generation is None else '--concurrency'}, plan or device"
+    if refused and on:
+        place, cause = next(iter(refused.items()))
+        raise UsageError(f"{machines[place].name}: {sentence_of(cause, generation)}", hint=hint)
+    places = tuple(place for place in places if place not in refused)
     found = partial(_on_each, machines, workload, places=places, predictions=predictions, batch=batch)
     devices = found()
     if question.trace_chunked is not None and any(device.verdict != "fits" for device in devices):
@@ -89,8 +100,15 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
     notes = (*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today()))
     if not on and any(device.device.kind == "cpu" for device in devices):
         notes = ("of the instances without a GPU, the cheapest of each memory and precision stands for all", *notes)
+    left_out = Counter(refused.values())
+    notes = (
+        *(f"devices left out: {count:,}, since {sentence_of(cause, generation)}" for cause, count in left_out.items()),
+        *notes,
+    )
     if not devices:
-        generation = workload.generation
+        if left_out:
+            most = max(left_out, key=lambda cause: cause.available or 0.0)
+            raise NothingFitsError(f"no device takes the batch: {sentence_of(most, generation)}", hint=hint)
         missing = [] if generation is None else [generation.missing_kernels(machine.device) for machine in machines]
         if missing and all(missing):
             names = " or ".join(machine.name for machine in machines) if on else "any device on offer"
@@ -110,6 +128,15 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         notes=notes,
         generation=workload.generation,
     )
+
+
+def _refused(places: Iterable[int], predictions: Predictions, generation: Generation | None) -> Mapping[int, Cause]:
+    """Return the places of the machines that cannot take the batch with any memory, and why."""
+    return {
+        place: why_too_small(place, predictions=predictions, generation=generation)
+        for place in places
+        if predictions.precisions[place, 0] is not None and np.isinf(predictions.peak_memory_bytes[place, 0])
+    }
 
 
 def _on_each(
@@ -278,7 +305,9 @@ def device_memory(
     found = memory_of_one(workload, plan, batches=np.array([float(of_pass)]), width=step.width, kind=device.kind)
     total = found.total
     available_bytes = usable_bytes(device, workload)
-    safe, at_most = largest_batches(step, memory_bytes=available_bytes)
+    engine = workload.generation.engine if workload.generation else None
+    most = engine.batch_limits(device).max_num_seqs if engine else MOST_BATCH
+    safe, at_most = largest_batches(step, memory_bytes=available_bytes, most=most)
     return DeviceMemory(
         name=machine.name,
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=machine.device_count),
@@ -306,13 +335,13 @@ def device_memory(
             if spread.high[0] > 0
         ),
         remedies=tuple(
-            _remedy(changed, peak_bytes=float(total.mid[0]), memory_bytes=available_bytes)
+            _remedy(changed, peak_bytes=float(total.mid[0]), memory_bytes=available_bytes, most=most)
             for changed in remedies(step, device=device)
         ),
     )
 
 
-def _remedy(changed: Remedied, *, peak_bytes: float, memory_bytes: float) -> Remedy:
+def _remedy(changed: Remedied, *, peak_bytes: float, memory_bytes: float, most: int) -> Remedy:
     after = changed.step.peak
     return Remedy(
         name=changed.name,
@@ -321,6 +350,6 @@ def _remedy(changed: Remedied, *, peak_bytes: float, memory_bytes: float) -> Rem
         peak_bytes=float(after.mid[0]),
         saved_bytes=peak_bytes - float(after.mid[0]),
         verdict=verdict_of(after, memory_bytes=memory_bytes),
-        largest_batch=largest_batches(changed.step, memory_bytes=memory_bytes)[0],
+        largest_batch=largest_batches(changed.step, memory_bytes=memory_bytes, most=most)[0],
         extra_flops_ratio=changed.extra_flops_ratio,
     )

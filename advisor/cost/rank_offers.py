@@ -26,6 +26,7 @@ from advisor.cost.token_queue import is_queued, times_at
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.energy import EnergyData
+from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
@@ -241,7 +242,7 @@ def _causes(fleet: Fleet, *, predictions: Predictions, choice: BatchChoice, job:
     def why_no_batch(device: int) -> Cause:
         fits = predictions.fits[device]
         over = closest_batch(choice.limits, device, fits=fits, batches=predictions.batches) if fits.any() else None
-        return over or _why_too_small(device, predictions=predictions)
+        return over or why_too_small(device, predictions=predictions, generation=job.generation)
 
     def why_impossible(index: int, offer: Offer) -> Cause:
         device = int(fleet.device_index[index])
@@ -260,15 +261,20 @@ def _causes(fleet: Fleet, *, predictions: Predictions, choice: BatchChoice, job:
     return why_impossible
 
 
-def _why_too_small(device: int, *, predictions: Predictions) -> Cause:
-    needed_bytes = predictions.peak_memory_bytes[device]
+def why_too_small(index: int, *, predictions: Predictions, generation: Generation | None) -> Cause:
+    """Return why no batch fits the device with this index: memory, the engine's limit, or its number of GPUs."""
+    needed_bytes, device = predictions.peak_memory_bytes[index], predictions.devices[index]
+    engine = None if generation is None else generation.engine
     if not np.isfinite(needed_bytes).any():
+        least, most = int(predictions.batches.min()), engine.batch_limits(device).max_num_seqs if engine else np.inf
+        if least > most:
+            return Cause(code="over-engine-limit", needed=least, available=most)
         return Cause(code="does-not-fit")  # the batch cannot be divided among its GPUs
     smallest = int(needed_bytes.argmin())
     return Cause(
         code="does-not-fit",
         needed=float(needed_bytes[smallest]),
-        available=predictions.devices[device].memory_bytes,
+        available=engine.usable_bytes(device) if engine else device.memory_bytes,
         batch=int(predictions.batches[smallest]),
     )
 

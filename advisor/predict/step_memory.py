@@ -164,7 +164,7 @@ def step_memory(
 def usable_bytes(device: Device, workload: Workload) -> float:
     """Return the memory of a device that the step may use: all of it, or the part that a serving engine takes."""
     engine = workload.generation.engine if workload.generation else None
-    return device.memory_bytes * (engine.usable_ratio(device.kind) if engine else 1.0)
+    return engine.usable_bytes(device) if engine else device.memory_bytes
 
 
 def verdict_of(peak: SpreadBytes, *, memory_bytes: float) -> Verdict:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from advisor.predict.blocks import is_inner, is_of_experts
+from advisor.predict.blocks import is_inner, is_of_experts, part_of
 from advisor.predict.composite_kernels import program_of
 from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.predict.kernel_time import (
@@ -27,7 +27,7 @@ from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
 from advisor.records.device import CompileMode, Device, Efficiency, Layout
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep, SequentialChain
 from advisor.records.generation import Generation
-from advisor.records.prediction import FloatArray
+from advisor.records.prediction import PARTS, RECOMPUTED_PARTS, FloatArray
 from advisor.records.scale import Plan
 from advisor.records.workload import Row, Workload
 
@@ -37,6 +37,8 @@ LOADING = "(loading)"
 """The group of data loading: on a GPU the time it waits for data, on a CPU the time loading takes on its cores."""
 EXCHANGE = "(between GPUs)"
 """The group of what the GPUs of a served model send each other."""
+RECOMPUTATION = "recomputation"
+"""The phase in which backward computes activations again, with activation checkpointing."""
 FIRST = "(first dispatch)"
 """The group of the time until a GPU starts its first kernel."""
 _RECURRENT_OPS = ("rnn", "rnn_backward")
@@ -96,9 +98,14 @@ def explain_step(
         in_kernels_s = predicted.step_s.mid - predicted.exchange_s
         ratios = dict.fromkeys(_SUMMED[:4], in_kernels_s / kernels_s) | {"dispatch_s": 0.0}
         figures = {name: values * ratios.get(name, 1.0) for name, values in figures.items()}
+    again = [index for index, row in enumerate(left.rows) if PARTS[part_of(row)] in RECOMPUTED_PARTS]
+    again = again if predicted.checkpoint_activations else []
+    figures = {name: np.append(values, values[again]) for name, values in figures.items()}
+    unit_flops = np.hstack([unit_flops, unit_flops[:, again]])
     transfer_bytes, rate = float(counts.transfer_bytes[0]), device.host_to_device_bytes_per_s
     parts = _Parts(
-        rows=left.rows,
+        rows=(*left.rows, *(left.rows[row] for row in again)),
+        phases=(*(row.phase for row in left.rows), *(RECOMPUTATION for _ in again)),
         figures=figures,
         unit_flops=unit_flops,
         transfer_bytes=transfer_bytes,
@@ -235,6 +242,7 @@ class _Parts:
     """The rows of a step on a device, which it sums by group."""
 
     rows: tuple[Row, ...]
+    phases: tuple[str, ...]
     figures: Mapping[str, FloatArray]
     """As `_row_figures` returns them, like `unit_flops`."""
     unit_flops: FloatArray
@@ -247,7 +255,8 @@ class _Parts:
         members: dict[str, list[int]] = {}
         for index, row in enumerate(self.rows):
             if row.family != "view":
-                members.setdefault(getattr(row, by) or f"({row.phase})", []).append(index)
+                name = self.phases[index] if by == "phase" else getattr(row, by) or f"({row.phase})"
+                members.setdefault(name, []).append(index)
         groups = [self._of_rows(name, indices) for name, indices in members.items()]
         if self.predicted.exchange_s:
             groups.append(self._group(EXCHANGE, [], time_s=self.predicted.exchange_s, bound="communication"))

@@ -77,10 +77,12 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
                 hint="trace it with --prompt-tokens and --output-tokens",
             )
         return workload, options
-    if options.precision.startswith("amp-"):
+    is_tf32 = options.precision.endswith("tf32")
+    if is_tf32 or options.precision.startswith("amp-"):
+        whole = "fp32" if is_tf32 else options.precision.removeprefix("amp-")
         raise UsageError(
-            f"--precision {options.precision}: engines hold the whole model in one precision, without autocast",
-            hint=f"write --precision {options.precision.removeprefix('amp-')}, or leave it out",
+            f"--precision {options.precision}: engines hold the whole model in one precision, without autocast or TF32",
+            hint=f"write --precision {whole}, or leave it out",
         )
     for flag, what, asked, saved in (
         ("--weights", "weights", options.weights, generation.weights),

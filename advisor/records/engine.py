@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.records.device import Device, DeviceKind, Prior, fitted
+from advisor.records.device import Device, Prior, fitted
 
 EngineIsa = Literal["gpu", "amx", "avx512_bf16", "avx512", "avx2", "arm"]
 """The instruction sets for which an engine has kernels of their own; "gpu" for all GPUs."""
@@ -181,9 +181,16 @@ class Engine:
     cache_kernels: Mapping[str, NarrowKernel]
     costs: Mapping[str, PassCosts]
 
-    def usable_ratio(self, kind: DeviceKind) -> float:
-        """Return the share of a device's memory for weights, activations and KV cache."""
-        return self.memory_ratio if kind == "gpu" else self.cpu_memory_ratio
+    def usable_bytes(self, device: Device) -> float:
+        """Return the part of a device's memory for weights, activations and KV cache."""
+        return device.memory_bytes * (self.memory_ratio if device.kind == "gpu" else self.cpu_memory_ratio)
+
+    def batch_limits(self, device: Device) -> BatchLimits:
+        """Return its default limits on this device."""
+        if device.kind == "cpu":
+            return self.limits["cpu"]
+        is_large = device.memory_bytes >= self.large_gpu_bytes and not any(one in device.id for one in self.not_large)
+        return self.limits["large_gpu" if is_large else "gpu"]
 
     def vendor_log_spread(self, device: Device) -> float:
         """Return what is added to the spread of times for the vendor of a device."""

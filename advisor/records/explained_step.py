@@ -23,6 +23,7 @@ class PredictedStep:
     - `loading_s`: time the machine needs to load a batch; 0 if the loader is not known
     - `plan`: how a served model is spread over GPUs, of which one's part is explained; None on one GPU
     - `exchange_s`: time in which the GPUs of the plan exchange results or wait for the slowest of them
+    - `checkpoint_activations`: as in `Plan`
     """
 
     batch: int
@@ -33,6 +34,7 @@ class PredictedStep:
     loading_s: float = 0.0
     plan: Plan | None = None
     exchange_s: float = 0.0
+    checkpoint_activations: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

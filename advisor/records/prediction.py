@@ -24,6 +24,8 @@ residual additions, which tensor parallelism divides; "cached": attention over a
 RESOURCES = ("kernels", "dispatch", "transfer")
 """What works on a GPU's step at the same time: its kernels, the host's dispatch and the copies of inputs. A CPU
 dispatches and computes on the same cores, so all of this counts as its kernels."""
+RECOMPUTED_PARTS = ("block_forward", "inner_forward")
+"""The entries of `PARTS` that activation checkpointing recomputes in backward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,8 +18,8 @@ RejectionCode = Literal[
     "other-region", "other-tier", "other-instance", "other-arch", "too-few-gpus", "other-device", "no-torch-wheel",
     "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "other-stack",
     "no-native-precision", "not-measured",
-    "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "over-p99", "under-throughput",
-    "over-quota", "only-machine", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
+    "unknown-vcpus", "does-not-fit", "over-engine-limit", "over-latency", "over-ttft", "over-tpot", "over-p99",
+    "under-throughput", "over-quota", "only-machine", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
     "over-max-co2", "dearer-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
@@ -82,10 +82,15 @@ def rejections(rejected: "Iterable[Rejected]", generation: Generation | None) ->
             region=one.offer.region,
             instance=one.offer.instance,
             code=one.code,
-            reason="; ".join(_SENTENCES[cause.code](cause, generation) for cause in one.causes),
+            reason="; ".join(sentence_of(cause, generation) for cause in one.causes),
         )
         for one in rejected
     )
+
+
+def sentence_of(cause: Cause, generation: Generation | None) -> str:
+    """Return the cause in words; `generation` is that of the job."""
+    return _SENTENCES[cause.code](cause, generation)
 
 
 def local_notes(devices: Iterable[LocalDevice], rejected: Iterable[Rejection]) -> tuple[str, ...]:
@@ -152,7 +157,15 @@ def _does_not_fit(cause: Cause, generation: Generation | None) -> str:
     if cause.batch is None:
         return "the batch cannot be divided among its GPUs as requested"
     needed, has = (units.format_bytes(amount) for amount in _amounts(cause))
-    return f"needs {needed} {at_batch_text(cause.batch, generation)}, has {has}"
+    engine = None if generation is None else generation.engine
+    available = f"but {engine.name} uses at most {has} of its memory" if engine else f"has {has}"
+    return f"needs {needed} {at_batch_text(cause.batch, generation)}, {available}"
+
+
+def _over_engine_limit(cause: Cause, generation: Generation | None) -> str:
+    needed, most = _amounts(cause)
+    engine = generation.engine.name if generation and generation.engine else "the engine"
+    return f"{engine} takes at most {most:,.0f} requests in flight for each copy of the model, not {needed:,.0f}"
 
 
 def _under_throughput(cause: Cause, generation: Generation | None) -> str:
@@ -195,6 +208,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "not-measured": _always("only inference in bf16, without decoding, was measured on {what}"),
     "unknown-vcpus": _always("its number of vCPUs is not known, so the time to load data cannot be predicted"),
     "does-not-fit": _does_not_fit,
+    "over-engine-limit": _over_engine_limit,
     "over-latency": _over("takes", _TIME_FLAGS["over-latency"], units.format_duration),
     "over-ttft": _over("its first token takes", _TIME_FLAGS["over-ttft"], units.format_duration),
     "over-tpot": _over("a token takes", _TIME_FLAGS["over-tpot"], units.format_duration),

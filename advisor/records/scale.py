@@ -37,6 +37,11 @@ class Plan:
         """Return the number of GPUs on all machines."""
         return self.data * self.tensor * self.pipeline
 
+    @property
+    def is_one_pass(self) -> bool:
+        """Return whether one GPU runs the whole step in one pass."""
+        return self.gpu_count * self.accumulate == 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Link:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.precision import Width
-from advisor.records.prediction import PARTS, RESOURCES, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import PARTS, RECOMPUTED_PARTS, RESOURCES, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan
 from advisor.records.workload import Workload
 from advisor.scale.collectives import ALL_REDUCES, all_gather_s, all_reduce_s, send_s
@@ -15,8 +15,6 @@ from advisor.scale.traffic import Traffic, part_of, traffic_of
 
 _DIVIDED = ("inner_forward", "inner_backward")
 """The entries of `PARTS` that tensor parallelism divides."""
-_RECOMPUTED = ("block_forward", "inner_forward")
-"""The entries of `PARTS` that activation checkpointing runs again."""
 _KERNELS = RESOURCES.index("kernels")
 
 
@@ -50,7 +48,7 @@ class Alone:
     @property
     def block_forward_s(self) -> FloatArray:
         """Return the forward time of the blocks, which activation checkpointing recomputes."""
-        return self.parts_s(*_RECOMPUTED)
+        return self.parts_s(*RECOMPUTED_PARTS)
 
     def with_work(self, work_s: FloatArray) -> "Alone":
         """Return the pass with other work; the time changes by as much as that of the busiest resource."""
@@ -126,7 +124,7 @@ def _busy_s(alone: Alone, plan: Plan, *, optimizer_count: float = 1.0) -> FloatA
     dispatches as many.
     """
     counts = np.full((*alone.work_s.shape[:2], 1, 1), float(plan.accumulate))
-    counts[:, [PARTS.index(name) for name in _RECOMPUTED]] *= 1 + plan.checkpoint_activations
+    counts[:, [PARTS.index(name) for name in RECOMPUTED_PARTS]] *= 1 + plan.checkpoint_activations
     counts[:, PARTS.index("optimizer")] = optimizer_count
     if plan.sharding != "none":
         counts[_KERNELS, PARTS.index("optimizer")] /= plan.data

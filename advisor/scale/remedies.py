@@ -25,7 +25,7 @@ _EIGHT_BIT_RATIO = (1 + 4 / 256) / 4
 """Size of 8-bit state relative to fp32: a byte per value and a scale per 256 values (Dettmers et al., 8-bit Optimizers,
 2022)."""
 _ALONE = Plan()
-_MOST_BATCH = 2**30
+MOST_BATCH = 2**30
 _PROBE_COUNT = 16
 """Batches tried at a time between the largest known to fit and the smallest known not to."""
 
@@ -75,13 +75,14 @@ class Remedied:
         return again / max(1.0, sum(count for _, count in flops))
 
 
-def largest_batches(step: Step, *, memory_bytes: float) -> tuple[int, int]:
+def largest_batches(step: Step, *, memory_bytes: float, most: int = MOST_BATCH) -> tuple[int, int]:
     """Return the largest batch, over all devices and passes, that surely fits and the largest that may; 0 if none does.
 
     A larger batch never needs less memory. If the step is known only at its own batch, that is the only candidate.
+    `most` is the largest batch of one device in one pass that its engine takes.
     """
     parts = step.plan.data * step.plan.accumulate
-    surely, perhaps = (parts * _largest(step, end, memory_bytes=memory_bytes) for end in ("high", "low"))
+    surely, perhaps = (parts * min(most, _largest(step, end, memory_bytes=memory_bytes)) for end in ("high", "low"))
     return surely, perhaps
 
 
@@ -92,9 +93,9 @@ def _largest(step: Step, end: str, *, memory_bytes: float) -> int:
 
     if not step.workload.batch_is_affine:
         return max(fitting([step.batch]), default=0)
-    fits = max(fitting([1 << exponent for exponent in range(_MOST_BATCH.bit_length())]), default=0)
+    fits = max(fitting([1 << exponent for exponent in range(MOST_BATCH.bit_length())]), default=0)
     too_large = max(1, 2 * fits)
-    while fits and too_large - fits > 1 and fits < _MOST_BATCH:
+    while fits and too_large - fits > 1 and fits < MOST_BATCH:
         probes = np.unique(np.linspace(fits + 1, too_large - 1, min(_PROBE_COUNT, too_large - fits - 1)).astype(int))
         best = max(fitting(probes.tolist()), default=fits)
         too_large = min((int(probe) for probe in probes if probe > best), default=too_large)

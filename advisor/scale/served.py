@@ -56,7 +56,7 @@ def predict_served(
         may_join = asked.max_machines > 1 and device.kind == "gpu" and device.network_bytes_per_s is not None
         is_linked = device.gpu_count == 1 or bool(device.nvlink_bytes_per_s or device.peer_link_bytes_per_s)
         machine = (device.gpu_count, may_join, is_linked)
-        key = (device.kind, width_of(precision), machine, batch_limits(device, engine))
+        key = (device.kind, width_of(precision), machine, engine.batch_limits(device))
         groups.setdefault(key, []).append(index)
     plans_of = {
         (gpu_count, may_join, is_linked): [
@@ -141,7 +141,7 @@ def exchange_ratio(
             in_flight=np.ceil(np.array([batch / plan.data])),
             plan=plan,
             fabric=fabric,
-            chunk_tokens=batch_limits(device, engine).max_num_batched_tokens,
+            chunk_tokens=engine.batch_limits(device).max_num_batched_tokens,
         )
         return float((times.first_s + generation.decode_count * times.between_s).item())
 
@@ -166,14 +166,6 @@ def engine_precision(device: Device, engine: Engine, options: Options) -> Precis
     if device.kind == "cpu":
         return "fp16" if device.isa in engine.fp16_isas else "bf16"
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
-
-
-def batch_limits(device: Device, engine: Engine) -> BatchLimits:
-    """Return the engine's default limits on this device."""
-    if device.kind == "cpu":
-        return engine.limits["cpu"]
-    is_large = device.memory_bytes >= engine.large_gpu_bytes and not any(one in device.id for one in engine.not_large)
-    return engine.limits["large_gpu" if is_large else "gpu"]
 
 
 def _no_plan(workload: Workload, gpu_counts: Sequence[int], asked: Spreading) -> UsageError:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,13 +15,15 @@ import advisor
 from advisor.answers import explanation
 from advisor.answers.ranking import rank
 from advisor.calibrate.store import Stored
+from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
-from advisor.question.from_source import profile_source, question_from_source
+from advisor.question.from_source import profile_source, question_from_source, question_of
 from advisor.records.explained_step import Explanation
 from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
 from tests.calibrate.toys import EPYC, calibration
+from tests.generations import traced
 from tests.model_files import TWO_LAYERS
 from tests.says import assert_says
 
@@ -77,6 +80,69 @@ def test_the_total_is_that_of_the_ranking_to_the_digit(
         assert sum(group["time_s"] for group in step["families"]) == pytest.approx(quote["step_s"]["mid"])
 
 
+BLOCKS = """
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(64, 64)
+
+        def forward(self, x):
+            for _ in range(10):
+                x = self.layer(x).sigmoid()
+            return x
+
+    def get_model():
+        return nn.Sequential(*(Block() for _ in range(4)))
+
+    def example_inputs(batch=16):
+        return torch.zeros(batch, 256, 64)
+"""
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Four repeated blocks that keep 10 results of 64 KiB a sample each."""
+    file = tmp_path_factory.mktemp("blocks") / "blocks.py"
+    file.write_text(dedent(BLOCKS))
+    return str(file)
+
+
+@pytest.mark.parametrize("instance", ["g4dn.xlarge", "c7a.xlarge"])
+def test_recomputation_is_explained_as_the_ranking_counts_it(blocks: str, instance: str) -> None:
+    options = Options(
+        mode="training", batch="256", checkpoint_activations=True, precision="fp32", instance=(instance,), no_local=True
+    )
+    best = rank(question_from_source(blocks, options)).best
+    (step,) = explain_source(blocks, options).steps
+    assert best is not None
+    assert (step.step_s, step.batch, step.job_usd) == (best.step_s, best.batch, best.job_usd)
+    (plain,) = explain_source(blocks, replace(options, checkpoint_activations=False)).steps
+    groups, phases = ({group.name: group for group in one.phases} for one in (plain, step))
+    # All of forward is in the blocks, and is computed twice.
+    assert phases["recomputation"].flops == phases["forward"].flops == groups["forward"].flops
+    assert phases["recomputation"].kernels_s == pytest.approx(phases["forward"].kernels_s)
+    assert step.step_s.mid > plain.step_s.mid
+    assert sum(group.time_s for group in step.phases) == pytest.approx(step.step_s.mid)
+    assert not any("shown is" in line for line in explain_source(blocks, options).warnings)
+
+
+def test_a_device_by_itself_holds_the_step_with_recomputation_and_with_accumulation(blocks: str) -> None:
+    # 8,192 samples keep 40 x 64 KiB = 20 GiB, more than the T4's 15; recomputed, the inputs of 4 blocks and one block's
+    # results: 7 GiB.
+    options = Options(mode="training", batch="8192", precision="fp32")
+    with pytest.raises(NothingFitsError, match="t4"):
+        explain_source(blocks, options, on=("t4",))
+    (step,) = explain_source(blocks, replace(options, checkpoint_activations=True), on=("t4",)).steps
+    assert (step.batch, step.checkpoint_activations) == (8192, True)
+    found = explain_source(blocks, replace(options, accumulate=4), on=("t4",))
+    assert found.steps[0].batch == 2048
+    (warning,) = (line for line in found.warnings if "pass" in line)
+    assert_says(warning, "t4", "4 passes")
+
+
 def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str, explain: Explain) -> None:
     training = ("--mode", "training", "--precision", "fp32")
     document = explain(*training, "--batch", "64", "--gpus", "4", "--on", "g4dn.12xlarge", source=net)
@@ -87,7 +153,7 @@ def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str
     assert step["batch"] == 16
     assert step["step_s"] == alone["step_s"]
     (warning,) = (line for line in document["warnings"] if "GPUs" in line)
-    assert_says(warning, step["name"], "64 samples", "4 GPUs", "16")
+    assert_says(warning, step["name"], "64 samples", "4 GPUs", "16", "without the exchange between GPUs")
 
 
 def test_only_doubtful_prices_of_the_named_machines_are_warned_of(source: str) -> None:
@@ -185,6 +251,21 @@ def test_an_instance_of_several_providers_asks_for_one(source: str) -> None:
 def test_a_step_that_does_not_fit_is_not_explained(source: str) -> None:
     with pytest.raises(NothingFitsError, match=r"t4: .*\b[\d.]+ [GT]iB.*\b15 GiB"):
         explain_source(source, Options(batch="100000000"), on=("t4",))
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "on", "message"),
+    [
+        ("300", "a100-sxm4-80gb", r"^a100-sxm4-80gb: vllm .*\b256 requests .*\b300$"),  # its default on an A100
+        ("256", "l4", r"^l4: .* 256 requests in flight.*vllm.* 20\.2 GiB"),  # 90 % of 22.5 GiB
+    ],
+)
+def test_a_service_with_too_many_requests_in_flight_names_the_limit(concurrency: str, on: str, message: str) -> None:
+    pytest.importorskip("transformers")
+    workload = traced("llama3_8b", prompt_tokens=1024, output_tokens=256)
+    question = question_of(workload, Options(concurrency=concurrency, no_local=True), catalog=load_catalog())
+    with pytest.raises(NothingFitsError, match=message):
+        explanation.explain(question, on=(on,))
 
 
 def test_where_nothing_is_left_to_choose_there_is_nothing_to_explain(source: str) -> None:

@@ -15,6 +15,7 @@ import advisor
 from advisor.answers import memory_fit as memory_fit_module
 from advisor.answers.memory_fit import fit_on, memory_fit
 from advisor.answers.ranking import rank
+from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
 from advisor.question.from_source import question_of
@@ -24,6 +25,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Row, StoredBytes, Workload
 from tests.answers.test_break_even import CPU, GPU, catalog
 from tests.cost.toys import offer
+from tests.generations import traced
 from tests.machines import gpu, machine
 from tests.model_files import TWO_LAYERS
 from tests.predict.toys import memory_line, operand, row
@@ -140,6 +142,28 @@ def test_cpu_instances_are_named_by_the_cheapest_of_each_memory_and_precision() 
 def test_a_precision_that_no_device_has_is_refused() -> None:
     with pytest.raises(NothingFitsError, match=r"no device .*\bbf16"):
         answer("cpu", of=catalog(), precision="bf16")
+
+
+def test_an_engine_limits_the_requests_in_flight_however_much_memory_there_is() -> None:
+    pytest.importorskip("transformers")
+
+    def served(*on: str, concurrency: int, **options: Any) -> MemoryAnswer:
+        settings = Options(concurrency=str(concurrency), **options)
+        workload = traced("llama", prompt_tokens=64, output_tokens=32)
+        return memory_fit(question_of(workload, settings, catalog=load_catalog()), on=on)
+
+    # profiles/engines/vllm.yaml: 256 on an A100, 1,024 on an H100, 128 on a CPU.
+    for on, most in (("a100-sxm4-80gb", 256), ("h100-sxm5-80gb", 1024)):
+        device = only(served(on, concurrency=most))
+        assert (device.largest_batch, device.largest_batch_at_most, device.verdict) == (most, most, "fits")
+        assert all(remedy.largest_batch <= most for remedy in device.remedies)
+        with pytest.raises(UsageError, match=f"^{on}: .* {most:,} requests .*{most + 1:,}$"):
+            served(on, concurrency=most + 1)
+    found = served(concurrency=257, device=("a100-sxm4-80gb", "h100-sxm5-80gb"))
+    assert [device.device.id for device in found.devices] == ["h100-sxm5-80gb"]
+    assert_says(next(note for note in found.notes if "left out" in note), "1", "256 requests", "257")
+    with pytest.raises(NothingFitsError, match=r"1,024 requests .*2,000$"):
+        served(concurrency=2000, device=("a100-sxm4-80gb", "h100-sxm5-80gb"))
 
 
 def test_limits_that_leave_no_offer_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -13,6 +14,7 @@ from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode
 from advisor.question.from_source import profile_source, question_of
+from advisor.records.fine_tuning import FineTuning
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.file import workload_to_json
@@ -104,6 +106,17 @@ def test_a_change_that_does_not_save_is_not_recited() -> None:
     step = explain(question_of(net(), Options(batch="4096", precision="fp32"), catalog=catalog()), on=("gpu",)).steps[0]
     assert {change.kind for change in step.changes} <= {"precision", "compile"}
     assert all(change.saved_ratio >= 0.01 for change in step.changes)
+
+
+def test_another_precision_of_fine_tuning_needs_another_trace_and_is_not_priced() -> None:
+    options = Options(mode="training", batch="2", precision="fp32")
+    plain = replace(net(), mode="training")
+    tuned = replace(plain, fine_tuning=FineTuning(method="lora"))
+    of_plain, of_tuned = (
+        explain(question_of(step, options, catalog=catalog()), on=("gpu",)).steps[0] for step in (plain, tuned)
+    )
+    assert "precision" in {change.kind for change in of_plain.changes}
+    assert "precision" not in {change.kind for change in of_tuned.changes}
 
 
 def test_a_device_by_itself_costs_nothing_that_could_be_saved(source: str, answer: Json) -> None:

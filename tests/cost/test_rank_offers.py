@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.rank_offers import Ranking, rank
+from advisor.cost.rank_offers import Ranking, rank, why_too_small
+from advisor.records.generation import Generation
 from advisor.records.price import Offer
+from advisor.records.rejection import sentence_of
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
 from tests.says import assert_says
+from tests.scale.test_served import ENGINE
 
 SLOW, FAST = device("slow"), device("fast", kind="gpu")
 DEAR, CHEAP = offer("m1", usd_per_hour=7.2), offer("m2", usd_per_hour=3.6)
@@ -110,6 +113,27 @@ def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
     ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
     reason = "the batch cannot be divided among its GPUs as requested"
     assert said(ranking.rejected) == [("m2", "does-not-fit", reason)]
+
+
+def test_a_served_model_may_use_the_memory_that_its_engine_takes() -> None:
+    served = Generation(prompt_tokens=8, output_tokens=8, engine=replace(ENGINE, cpu_memory_ratio=0.75))
+    found = predictions(SLOW, step_s=[[1.0]], batches=(30,), fits=np.zeros((1, 1), dtype=np.bool_))
+    cause = why_too_small(0, predictions=found, generation=served)
+    # 30 requests of 1 GB, of the 32 GB the engine takes 24; 24e9 / 2^30 = 22.4 GiB.
+    assert (cause.code, cause.needed, cause.available, cause.batch) == ("does-not-fit", 30e9, 24e9, 30)
+    assert cause.ratio == pytest.approx(30 / 24)
+    assert_says(sentence_of(cause, served), "27.9 GiB", "30 requests in flight", "toy", "22.4 GiB")
+
+
+def test_more_requests_than_the_engine_takes_are_rejected_with_its_limit() -> None:
+    served = Generation(prompt_tokens=8, output_tokens=8, engine=ENGINE)
+    nothing = replace(
+        predictions(SLOW, step_s=[[np.inf, np.inf]], batches=(65, 130), fits=np.zeros((1, 2), dtype=np.bool_)),
+        peak_memory_bytes=np.full((1, 2), np.inf),
+    )
+    cause = why_too_small(0, predictions=nothing, generation=served)
+    assert (cause.code, cause.needed, cause.available) == ("over-engine-limit", 65, 64)
+    assert_says(sentence_of(cause, served), "toy", "64 requests", "65")
 
 
 def test_a_device_without_the_precision_is_rejected() -> None:

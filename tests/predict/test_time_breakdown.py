@@ -34,16 +34,23 @@ def addition(*, module: str = "act", **changes: Any) -> Row:
 
 
 def explained(
-    step: Workload, *, own: Device | None = None, fit: Efficiency | None = None, loader_s: float | None = None
+    step: Workload,
+    *,
+    own: Device | None = None,
+    fit: Efficiency | None = None,
+    loader_s: float | None = None,
+    recomputed_ratio: float = 0.0,
 ) -> ExplainedStep:
-    """The step in fp32 at batch 1, predicted and taken apart."""
+    """The step in fp32 at batch 1, predicted and taken apart; it takes longer by `recomputed_ratio`."""
     own = own or device()
     fits = [fit or efficiency(kind=own.kind)]
     batches = np.array([1])
     found = predict(
         step, devices=[own], efficiencies=fits, batches=batches, precision="fp32", loader_s_per_sample=loader_s
     )
-    mid, low, high = (float(times[0, 0]) for times in (found.step_s, found.step_low_s, found.step_high_s))
+    mid, low, high = (
+        float(times[0, 0]) * (1 + recomputed_ratio) for times in (found.step_s, found.step_low_s, found.step_high_s)
+    )
     predicted = PredictedStep(
         batch=1,
         precision="fp32",
@@ -51,6 +58,7 @@ def explained(
         bound=BOUNDS[found.bound[0, 0]],
         time_source="datasheet",
         loading_s=float(loading_s([own], batches=batches, loader_s_per_sample=loader_s)[0, 0]) if loader_s else 0.0,
+        checkpoint_activations=recomputed_ratio > 0,
     )
     return explain_step(step, predicted, name="toy", device=own, efficiencies=fits)
 
@@ -193,6 +201,32 @@ def test_the_times_of_all_groups_add_up_to_the_step(kind: Any, dispatch_s: float
     for groups in (step.families, step.modules, step.phases):
         assert sum(group.time_s for group in groups) == pytest.approx(step.step_s.mid)
         assert sum(group.time_ratio for group in groups) == pytest.approx(1.0)
+
+
+def test_the_forward_of_repeated_blocks_that_backward_recomputes_is_a_phase() -> None:
+    rows = (product(module="h.*.fc"), addition(module="head"), product(module="h.*.fc", phase="backward", count=2))
+    # A product takes 2 s and the addition 12 ms; of 6.012 s the blocks' forward is 2 s.
+    step = explained(workload(*rows), recomputed_ratio=2 / 6.012)
+    assert [(group.name, pytest.approx(group.time_s)) for group in step.phases] == [
+        ("backward", 4.0), ("forward", 2.012), ("recomputation", 2.0),
+    ]  # fmt: skip
+    assert [(group.name, pytest.approx(group.time_s), group.op_count) for group in step.modules] == [
+        ("h.*.fc", 8.0, 4), ("head", 0.012, 1),
+    ]  # fmt: skip
+    assert step.total.flops == pytest.approx(4 * 2e12 + 1e8)
+    assert step.total.time_s == pytest.approx(8.012)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("dispatch_s", [1e-6, 10.0])
+def test_the_groups_add_up_to_a_step_with_recomputation(kind: Any, dispatch_s: float) -> None:
+    rows = (product(module="h.*.fc"), addition(count=3), product(module="h.*.fc", phase="backward", count=2))
+    own, fit = device(kind=kind), efficiency(kind=kind, dispatch_s=dispatch_s, backward_dispatch_s=dispatch_s)
+    plain = explained(workload(*rows), own=own, fit=fit)
+    forward_s = by_name(plain.modules)["h.*.fc"].kernels_s / 3
+    step = explained(workload(*rows), own=own, fit=fit, recomputed_ratio=forward_s / plain.total.kernels_s)
+    for groups in (step.families, step.modules, step.phases):
+        assert sum(group.time_s for group in groups) == pytest.approx(step.step_s.mid)
 
 
 def test_what_is_in_no_module_goes_by_its_phase() -> None:

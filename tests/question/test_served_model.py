@@ -153,10 +153,11 @@ def test_what_is_no_number_of_requests_is_refused_by_the_flag_that_says_it():
         as_served(llama(), Options(concurrency="many"), engines=ENGINES)
 
 
-def test_engines_have_no_autocast():
-    with pytest.raises(UsageError, match="without autocast") as refused:
-        as_served(llama(), Options(precision="amp-bf16"), engines=ENGINES)
-    assert "--precision bf16" in refused.value.hint
+@pytest.mark.parametrize(("precision", "whole"), [("amp-bf16", "bf16"), ("tf32", "fp32"), ("cudnn-tf32", "fp32")])
+def test_engines_have_neither_autocast_nor_tf32(precision, whole):
+    with pytest.raises(UsageError, match=f"^--precision {precision}: .*without autocast or TF32") as refused:
+        as_served(llama(), Options(precision=precision), engines=ENGINES)
+    assert f"--precision {whole}," in refused.value.hint
 
 
 def test_weights_are_stored_once():

@@ -25,7 +25,7 @@ from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, W
 from advisor.scale.collectives import send_s
 from advisor.scale.links import inside_link
 from advisor.scale.plans import served_plans
-from advisor.scale.served import batch_limits, engine_precision, exchange_ratio, predict_served
+from advisor.scale.served import engine_precision, exchange_ratio, predict_served
 from advisor.scale.served_model import ServedModel, part_of_generation
 from advisor.scale.sharded_memory import memory_of_one
 from tests.predict.toys import NOTHING, device, efficiency, memory_line, operand
@@ -728,7 +728,7 @@ def test_limits_depend_on_the_gpu() -> None:
     large = replace(LIMITS, max_num_seqs=1024)
     engine = replace(ENGINE, limits={"gpu": LIMITS, "large_gpu": large}, large_gpu_bytes=70e9, not_large=("a100",))
     h100, a100 = (replace(DEVICE, id=name, memory_bytes=80e9) for name in ("h100-sxm", "a100-sxm"))
-    assert [batch_limits(one, engine).max_num_seqs for one in (h100, a100)] == [1024, 64]
+    assert [engine.batch_limits(one).max_num_seqs for one in (h100, a100)] == [1024, 64]
 
 
 def test_every_coefficient_changes_some_time() -> None:
