@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.costed_offers import CostedOffers, ranked_time_s
 from advisor.cost.job_cost import cost_job
-from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_limits
+from advisor.cost.limits import Limit, broken_limits, closest_batch, keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
 from advisor.cost.power import (
     WATTS_PER_KW,
@@ -62,16 +63,9 @@ def rank(
     if choice is None:
         starts_s = latest_starts_s(terms, fleet, device_count=len(predictions.devices))
         choice = choose_batches(predictions, job=job, start_up_s=starts_s)
-    costed = cost_offers(
-        selection.priced,
-        fleet=fleet,
-        predictions=predictions,
-        choice=choice,
-        terms=terms,
-        job=job,
-        energy=billing.energy,
+    costed, limits = cost_within_limits(
+        selection, fleet=fleet, predictions=predictions, choice=choice, terms=terms, job=job, energy=billing.energy
     )
-    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
     is_possible = np.isfinite(costed.costs.job_usd)
     has_co2 = np.ones_like(is_possible) if costed.co2_kg is None else ~np.isnan(costed.co2_kg)
     is_kept = keeps_all(limits, among=is_possible & has_co2)
@@ -115,6 +109,21 @@ def rank(
 def _of_this_machine(cause: Cause) -> Cause:
     """Return the cause for leaving out the local machine: there is one, which is no quota of the user's."""
     return replace(cause, code="only-machine") if cause.code == "over-quota" else cause
+
+
+def cost_within_limits(
+    selection: Selection, *, choice: BatchChoice, job: Job, **others: Any
+) -> tuple[CostedOffers, list[Limit]]:
+    """Price the job on every offer like `cost_offers`, and return the limits too.
+
+    If no offer that may be ranked keeps the limits at the batches of `choice`, those of least cost are taken.
+    """
+    costed = cost_offers(selection.priced, choice=choice, job=job, **others)
+    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
+    is_kept = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
+    if choice.least is None or is_kept[: selection.may_win_count].any():
+        return costed, limits
+    return cost_within_limits(selection, choice=replace(choice, index=choice.least, least=None), job=job, **others)
 
 
 def cost_offers(
