@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from advisor.cost.limits import Limit, keeps_all, step_limits
-from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts
+from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts, with_spare
 from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
@@ -35,7 +35,13 @@ class BatchChoice:
     fewest: FewestMachines | None = None
 
 
-def choose_batches(predictions: Predictions, *, job: Job, start_up_s: FloatArray | float = 0.0) -> BatchChoice:
+def choose_batches(
+    predictions: Predictions,
+    *,
+    job: Job,
+    start_up_s: FloatArray | float = 0.0,
+    most_machines: FloatArray | float = np.inf,
+) -> BatchChoice:
     """Choose the cheapest batch that keeps the deadline, of those up to the smallest with about the best throughput.
 
     That is the smallest whose machine time per sample is at most `TOLERATED_RATIO` times the least. It depends neither
@@ -44,27 +50,36 @@ def choose_batches(predictions: Predictions, *, job: Job, start_up_s: FloatArray
     objective. A batch that is tight in memory is chosen only if no other one is allowed. Each machine starts up for
     `start_up_s`, (devices,).
 
-    For a service, choose the batch with the lowest 99th percentile among those that need at most `TOLERATED_RATIO`
-    times the fewest instances. Each family of plans chooses its own batch, and a later one counts only if it costs
-    less, so that more families never cost more.
+    For a service, choose the batch with the lowest 99th percentile; by cost, of those that need at most
+    `TOLERATED_RATIO` times the fewest instances; by time, of those that need at most `most_machines`, (devices,), if
+    there are any. Each family of plans chooses its own batch, and a later one counts only if it is better, so that more
+    families never cost more.
     """
     servers = server_counts(predictions, job=job)
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
     allowed = keeps_all(limits, among=predictions.fits)
     together, counts, latency_s = machines_together(predictions), None, predictions.step_s
+    most = np.floor(np.reshape(most_machines, (-1, 1)) / together)
     if job.requests_per_day is not None:
         load: dict[str, Any] = {"batch": predictions.batches, "servers": servers, "job": job}
         step_s = np.where(allowed, predictions.step_s, np.inf)
-        counts = instance_counts(step_s, **load)
+        counts = with_spare(instance_counts(step_s, **load), step_s, **load, most=most)
         latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
     machine_s = predictions.step_s * together / predictions.batches if counts is None else counts * together
+    amount = machine_s
+    if counts is not None and job.objective in ("time", "cost-time"):
+        is_affordable = allowed & (counts <= most)
+        can_afford = is_affordable.any(axis=1, keepdims=True)
+        allowed = np.where(can_afford, is_affordable, allowed)
+        amount = np.where(can_afford, latency_s * (machine_s if job.objective == "cost-time" else 1.0), machine_s)
     candidates, least = [], None
     for of_family in _families(predictions):
         some = _safe(predictions, allowed & of_family)
         if counts is not None:
-            machines = np.where(some, counts * together, np.inf)
-            fewest = machines <= TOLERATED_RATIO * machines.min(axis=1, keepdims=True)
-            index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
+            possible = np.where(some, amount, np.inf)
+            tolerated_ratio = TOLERATED_RATIO if job.objective in ("cost", "co2") else 1.0
+            is_good = possible <= tolerated_ratio * possible.min(axis=1, keepdims=True)
+            index = np.argmin(np.where(is_good, latency_s, np.inf), axis=1)
         elif job.generation is not None:
             index = _knee(predictions, some)
         else:
@@ -77,7 +92,7 @@ def choose_batches(predictions: Predictions, *, job: Job, start_up_s: FloatArray
         return _within_percentiles(predictions, counts, candidates=np.stack(candidates), limits=limits, job=job)
     chosen = candidates[0]
     for index in candidates[1:]:
-        amounts = [np.where(allowed[devices, one], machine_s[devices, one], np.inf) for one in (chosen, index)]
+        amounts = [np.where(allowed[devices, one], amount[devices, one], np.inf) for one in (chosen, index)]
         chosen = np.where(amounts[1] < amounts[0], index, chosen)
     return BatchChoice(index=chosen, is_possible=np.any(allowed, axis=1), limits=limits, least=least)
 

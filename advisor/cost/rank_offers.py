@@ -11,7 +11,7 @@ from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.costed_offers import CostedOffers, ranked_time_s
 from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import Limit, broken_limits, closest_batch, keeps_all, offer_limits
-from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
+from advisor.cost.offer_terms import OfferTerms, latest_starts_s, most_machines_on, offer_terms
 from advisor.cost.power import (
     WATTS_PER_KW,
     MachinePower,
@@ -61,8 +61,13 @@ def rank(
     billing = billing or Billing()
     terms = offer_terms(selection.priced, billing=billing, job=job)
     if choice is None:
-        starts_s = latest_starts_s(terms, fleet, device_count=len(predictions.devices))
-        choice = choose_batches(predictions, job=job, start_up_s=starts_s)
+        count = len(predictions.devices)
+        choice = choose_batches(
+            predictions,
+            job=job,
+            start_up_s=latest_starts_s(terms, fleet, device_count=count),
+            most_machines=most_machines_on(terms, job.limits, fleet, device_count=count),
+        )
     costed, limits = cost_within_limits(
         selection, fleet=fleet, predictions=predictions, choice=choice, terms=terms, job=job, energy=billing.energy
     )

@@ -91,6 +91,21 @@ def test_machines_count_against_a_faster_batch() -> None:
     assert with_deadline(None, start_up_s=200.0) == 8  # four machines pay for four starts
 
 
+@pytest.mark.parametrize(
+    ("objective", "most_machines", "batch"), [("cost", 99.0, 32), ("time", 99.0, 8), ("time", 1.0, 32)]
+)
+def test_the_batch_of_a_service_follows_the_objective(objective: Objective, most_machines: float, batch: int) -> None:
+    # 100 requests a second take 1.25 machines at 8 in 0.1 s, 0.94 at 16 in 0.15 s and 0.63 at 32 in 0.2 s. On one
+    # machine they wait for two steps of 32 at most, 0.4 s, or for four of 16, as it has hardly any time left. On many
+    # machines they wait for two steps at any batch.
+    found = choose_batches(
+        predictions(SLOW, step_s=[[0.1, 0.15, 0.2]], batches=BATCHES),
+        job=job(requests_per_day=100 * 86400, max_utilization=0.95, objective=objective),
+        most_machines=np.array([most_machines]),
+    )
+    assert BATCHES[int(found.index[0])] == batch
+
+
 def test_a_larger_batch_that_needs_fewer_machines_is_compared_with_its_start_up() -> None:
     # 3,200 samples take 400 steps of 0.25 s on four machines, 100 of 4 s on one: 400 s of a machine both.
     plans = Scaling(
