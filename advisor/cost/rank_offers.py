@@ -121,12 +121,15 @@ def cost_within_limits(
 ) -> tuple[CostedOffers, list[Limit]]:
     """Price the job on every offer like `cost_offers`, and return the limits too.
 
-    If no offer that may be ranked keeps the limits at the batches of `choice`, those of least cost are taken.
+    If no offer that may be ranked keeps the limits at the batches of `choice`, those of least cost are taken. Offers
+    whose price is not trusted count only if there are no others.
     """
     costed = cost_offers(selection.priced, choice=choice, job=job, **others)
     limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
     is_kept = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
-    if choice.least is None or is_kept[: selection.may_win_count].any():
+    is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
+    may_lead = (is_trusted | ~is_trusted.any())[: selection.may_win_count]
+    if choice.least is None or is_kept[: selection.may_win_count][may_lead].any():
         return costed, limits
     return cost_within_limits(selection, choice=replace(choice, index=choice.least, least=None), job=job, **others)
 

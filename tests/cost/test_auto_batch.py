@@ -1,6 +1,7 @@
 """`--batch auto` worked out by hand: a step takes 1 s + 0.1 s a sample unless said otherwise, and 1 GB a sample."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,6 +93,20 @@ def test_a_limit_that_the_best_offer_keeps_changes_nothing() -> None:
     assert ranked(0.165) == [("cheap", 4)]
     assert ranked(0.1635) == [("cheap", 16), ("dear", 16)]
     assert ranked(0.162) == [("cheap", 16)]
+
+
+def test_an_offer_whose_price_is_not_trusted_does_not_keep_the_limits_for_the_others() -> None:
+    one = device("one")
+    offers = selection(offer("trusted"), offer("old", usd_per_hour=1.8))
+    trusted, old = offers.priced
+    found = rank(
+        replace(offers, priced=(replace(trusted, is_trusted=True), replace(old, is_trusted=False))),
+        fleet=fleet(0, 0, devices=(one,)),
+        predictions=predictions(one, step_s=[[0.01 + 0.1 * batch for batch in BATCHES]], batches=BATCHES),
+        job=job(1600, limits=JobLimits(max_usd=0.162)),
+    )
+    # 164 s at 4 cost $0.164, 161 s at 16 cost $0.161; half as much at the old price.
+    assert [(quote.instance, quote.batch) for quote in found.quotes] == [("old", 16), ("trusted", 16)]
 
 
 def test_a_batch_that_may_not_fit_is_taken_only_if_all_may_not() -> None:
