@@ -181,6 +181,8 @@ def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
     without, given = _with(options, name, None), getattr(options, name)
     if name == "deadline":  # what costs least may take fewer machines than are allowed
         without = replace(without, objective="time")
+    if name in ("max_usd", "max_hourly"):  # the fastest may take more than is needed
+        without = replace(without, objective="cost")
     if name in _OF_A_STEP and not options.batch.strip():
         without = replace(without, batch="1")  # the batch with the shortest step
     quotes = ask(without)

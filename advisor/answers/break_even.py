@@ -1,7 +1,6 @@
 """Finds where the cheapest CPU and the cheapest GPU cost the same."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -49,9 +48,12 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
     """
     if LOCAL in question.options.device:
         raise UsageError("--device local: this machine is not rented", hint="name kinds or devices to rent")
+    if question.options.objective != "cost":
+        objective = f"--objective {question.options.objective}"
+        raise UsageError(f"{objective}: a break-even compares costs", hint="leave out --objective")
     question = question.without_machine()
     workload, options, catalog = question.workload, question.options, question.catalog
-    recommendation = rank(replace(question, options=replace(options, objective="cost")))
+    recommendation = rank(question)
     market = _Market(options=options, catalog=catalog, job=recommendation.job)
     market.check_kinds()
     if recommendation.best is None:

@@ -113,7 +113,7 @@ def _break_even(question: Question) -> BreakEven | None:
     if LOCAL in question.options.device:
         return None
     try:
-        return break_even(question)
+        return break_even(question.by_cost())
     except NothingFitsError:
         return None
 

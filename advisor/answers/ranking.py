@@ -21,7 +21,7 @@ from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_for, require_size, service_limit_notes
 from advisor.cost.leading import best_by_tier, best_of
-from advisor.cost.offer_terms import latest_starts_s, offer_terms
+from advisor.cost.offer_terms import latest_starts_s, most_machines_on, offer_terms
 from advisor.cost.payback import owned_notes
 from advisor.cost.power import grids_of
 from advisor.cost.rank_offers import rank as rank_offers
@@ -102,7 +102,8 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
     )
     predictions = at_timed_batch(predictions, own_fleet.device_index)
-    choice = choose_batches(predictions, job=job, start_up_s=start_up_s)
+    most_machines = most_machines_on(terms, job.limits, fleet, device_count=len(own_fleet.devices))
+    choice = choose_batches(predictions, job=job, start_up_s=start_up_s, most_machines=most_machines)
     at_hand = rank_offers(
         own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
     )

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from advisor.cost.limits import Limit, keeps_all, step_limits
-from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts
+from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts, with_spare
 from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 
 TOLERATED_RATIO = 1.02
-"""Up to this cost, relative to the cheapest batch, a smaller batch is preferred: far less than the error of any
-prediction, and a smaller batch leaves memory for allocations that no prediction knows."""
+"""Up to this cost per sample, relative to the cheapest batch, a smaller batch is preferred: far less than the error of
+any prediction, and a smaller batch leaves memory for allocations that no prediction knows."""
 KNEE_RATIO = 1.05
 """Tokens per second at more requests in flight over those at the number chosen, at most."""
 
@@ -22,50 +22,68 @@ KNEE_RATIO = 1.05
 class BatchChoice:
     """The index of the batch chosen for each device, (devices,), and the limits that it keeps.
 
-    `is_possible` is False for a device on which no batch fits in memory and within the limits. `fewest`
-    are the machines that keep limits on percentiles of a served language model's times; None without such limits.
+    `is_possible` is False for a device on which no batch fits in memory and within the limits. `least` is the index of
+    the batch with the least cost, for a job whose limits no offer keeps at `index`; None for services and LLM serving.
+    `fewest` are the machines that keep limits on percentiles of a served language model's times; None without such
+    limits.
     """
 
     index: IndexArray
     is_possible: BoolArray
     limits: list[Limit]
+    least: IndexArray | None = None
     fewest: FewestMachines | None = None
 
 
-def choose_batches(predictions: Predictions, *, job: Job, start_up_s: FloatArray | float = 0.0) -> BatchChoice:
-    """Choose the smallest batch that costs at most `TOLERATED_RATIO` times the least, of those that are not tight.
+def choose_batches(
+    predictions: Predictions,
+    *,
+    job: Job,
+    start_up_s: FloatArray | float = 0.0,
+    most_machines: FloatArray | float = np.inf,
+) -> BatchChoice:
+    """Choose the cheapest batch that keeps the deadline, of those up to the smallest with about the best throughput.
 
-    On one device cost grows with the time of all its machines, each of which starts up for `start_up_s`, (devices,).
-    With a limit on the job's time, cost or CO2, choose the cheapest that keeps the deadline, or else the fastest; if
-    time is the objective, the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a
-    service, choose the batch with the lowest 99th percentile among those that need at most `TOLERATED_RATIO` times the
-    fewest instances. Each family of plans chooses its own batch, and a later one counts only if it costs less, so that
-    more families never cost more.
+    That is the smallest whose machine time per sample is at most `TOLERATED_RATIO` times the least. It depends neither
+    on the number of samples nor on limits: more samples never cost less, and a limit that is kept anyway changes
+    nothing. A larger batch is chosen if it needs fewer machines, if no other keeps the limits, or if time or CO2 is the
+    objective. A batch that is tight in memory is chosen only if no other one is allowed. Each machine starts up for
+    `start_up_s`, (devices,).
+
+    For a service, choose the batch with the lowest 99th percentile; by cost, of those that need at most
+    `TOLERATED_RATIO` times the fewest instances; by time, of those that need at most `most_machines`, (devices,), if
+    there are any. Each family of plans chooses its own batch, and a later one counts only if it is better, so that more
+    families never cost more.
     """
     servers = server_counts(predictions, job=job)
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
     allowed = keeps_all(limits, among=predictions.fits)
     together, counts, latency_s = machines_together(predictions), None, predictions.step_s
+    most = np.floor(np.reshape(most_machines, (-1, 1)) / together)
     if job.requests_per_day is not None:
         load: dict[str, Any] = {"batch": predictions.batches, "servers": servers, "job": job}
         step_s = np.where(allowed, predictions.step_s, np.inf)
-        counts = instance_counts(step_s, **load)
+        counts = with_spare(instance_counts(step_s, **load), step_s, **load, most=most)
         latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
     machine_s = predictions.step_s * together / predictions.batches if counts is None else counts * together
-    candidates = []
+    amount = machine_s
+    if counts is not None and job.objective in ("time", "cost-time"):
+        is_affordable = allowed & (counts <= most)
+        can_afford = is_affordable.any(axis=1, keepdims=True)
+        allowed = np.where(can_afford, is_affordable, allowed)
+        amount = np.where(can_afford, latency_s * (machine_s if job.objective == "cost-time" else 1.0), machine_s)
+    candidates, least = [], None
     for of_family in _families(predictions):
-        some = allowed & of_family
-        if predictions.is_tight is not None:
-            safe = some & ~predictions.is_tight
-            some = np.where(np.any(safe, axis=1, keepdims=True), safe, some)
+        some = _safe(predictions, allowed & of_family)
         if counts is not None:
-            machines = np.where(some, counts * together, np.inf)
-            fewest = machines <= TOLERATED_RATIO * machines.min(axis=1, keepdims=True)
-            index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
+            possible = np.where(some, amount, np.inf)
+            tolerated_ratio = TOLERATED_RATIO if job.objective in ("cost", "co2") else 1.0
+            is_good = possible <= tolerated_ratio * possible.min(axis=1, keepdims=True)
+            index = np.argmin(np.where(is_good, latency_s, np.inf), axis=1)
         elif job.generation is not None:
             index = _knee(predictions, some)
         else:
-            index = _least(predictions, some, job=job, start_up_s=start_up_s)
+            index, least = _for_job(predictions, some, job=job, start_up_s=start_up_s)
         candidates.append(index)
         if percentile_limits(job):
             candidates.append(_largest_within(predictions, some, index=index, job=job))
@@ -74,9 +92,9 @@ def choose_batches(predictions: Predictions, *, job: Job, start_up_s: FloatArray
         return _within_percentiles(predictions, counts, candidates=np.stack(candidates), limits=limits, job=job)
     chosen = candidates[0]
     for index in candidates[1:]:
-        amounts = [np.where(allowed[devices, one], machine_s[devices, one], np.inf) for one in (chosen, index)]
+        amounts = [np.where(allowed[devices, one], amount[devices, one], np.inf) for one in (chosen, index)]
         chosen = np.where(amounts[1] < amounts[0], index, chosen)
-    return BatchChoice(index=chosen, is_possible=np.any(allowed, axis=1), limits=limits)
+    return BatchChoice(index=chosen, is_possible=np.any(allowed, axis=1), limits=limits, least=least)
 
 
 def _families(predictions: Predictions) -> list[BoolArray]:
@@ -86,20 +104,33 @@ def _families(predictions: Predictions) -> list[BoolArray]:
     return [predictions.scaling.family == one for one in np.unique(predictions.scaling.family)]
 
 
-def _least(predictions: Predictions, allowed: BoolArray, *, job: Job, start_up_s: FloatArray | float) -> IndexArray:
-    """Return the index of the batch that costs (or takes) least for the job, or of a smaller one about as good."""
-    run_s = np.ceil(job.samples / predictions.batches) * predictions.step_s
+def _safe(predictions: Predictions, some: BoolArray) -> BoolArray:
+    """Return those of `some`, (devices, batches), that are not tight in memory; all of a device that has no others."""
+    safe = some if predictions.is_tight is None else some & ~predictions.is_tight
+    return np.where(np.any(safe, axis=1, keepdims=True), safe, some)
+
+
+def _for_job(
+    predictions: Predictions, allowed: BoolArray, *, job: Job, start_up_s: FloatArray | float
+) -> tuple[IndexArray, IndexArray]:
+    """Return the index of the batch to choose for the job, and of the one that costs (or takes) least."""
+    by_cost, batches = job.objective in ("cost", "co2"), predictions.batches
+    machines = machines_together(predictions) if by_cost else np.ones_like(predictions.step_s)
+    run_s = np.ceil(job.samples / batches) * predictions.step_s
     job_s = np.where(allowed, run_s + np.reshape(start_up_s, (-1, 1)), np.inf)
-    limits, amount = job.limits, job_s
-    if job.objective in ("cost", "co2"):
-        in_time = job_s <= (np.inf if limits.deadline_s is None else limits.deadline_s)
-        machine_s = np.where(in_time, job_s * machines_together(predictions), np.inf)
-        amount = np.where(in_time.any(axis=1, keepdims=True), machine_s, job_s)
-    is_limited = any(most is not None for most in (limits.deadline_s, limits.max_usd, limits.max_co2_kg))
-    must_be_least = job.objective in ("time", "co2") or is_limited
-    most = amount.min(axis=1, keepdims=True) * (1.0 if must_be_least else TOLERATED_RATIO)
-    index: IndexArray = np.argmax(amount <= most, axis=1)
-    return index
+    deadline_s = job.limits.deadline_s
+    in_time = allowed if deadline_s is None else job_s <= deadline_s
+    amount = np.where(in_time.any(axis=1, keepdims=True), np.where(in_time, job_s * machines, np.inf), job_s)
+    least: IndexArray = np.argmin(amount, axis=1)
+    if job.objective in ("time", "co2"):
+        return least, least
+    usable = _safe(predictions, predictions.fits)
+    per_sample_s = np.where(usable, predictions.step_s * machines / batches, np.inf)
+    is_enough = per_sample_s <= TOLERATED_RATIO * per_sample_s.min(axis=1, keepdims=True)
+    enough = np.argmax(is_enough, axis=1)[:, np.newaxis]
+    is_small = (np.arange(len(batches)) <= enough) | (machines < np.take_along_axis(machines, enough, axis=1))
+    index = np.argmin(np.where(is_small, amount, np.inf), axis=1)
+    return np.where((is_small & in_time).any(axis=1), index, least), least
 
 
 def _largest_within(predictions: Predictions, allowed: BoolArray, *, index: IndexArray, job: Job) -> IndexArray:

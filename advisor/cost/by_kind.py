@@ -10,10 +10,10 @@ from advisor.cost.batch_choice import choose_batches
 from advisor.cost.costed_offers import CostedOffers
 from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_of, trial_usd
-from advisor.cost.limits import keeps_all, offer_limits
+from advisor.cost.limits import keeps_all
 from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
 from advisor.cost.quotes import quotes_of
-from advisor.cost.rank_offers import best_first, cost_offers
+from advisor.cost.rank_offers import best_first, cost_within_limits
 from advisor.cost.selection import Selection
 from advisor.records.answer import Z_90, Interval, Job, Quote
 from advisor.records.billing import Billing
@@ -52,11 +52,10 @@ class KindMarket:
         must not vanish from the curve because a measured GPU costs about as much. Its quote
         says whether it is a candidate among both kinds, as in the ranking.
         """
-        priced = self._selection.priced
         terms = self._terms_of(job)
         starts_s = latest_starts_s(terms, self._fleet, device_count=len(predictions.devices))
-        costed = cost_offers(
-            priced,
+        costed, limits = cost_within_limits(
+            self._selection,
             fleet=self._fleet,
             predictions=predictions,
             choice=choose_batches(predictions, job=job, start_up_s=starts_s),
@@ -64,7 +63,6 @@ class KindMarket:
             job=job,
             energy=self._billing.energy,
         )
-        limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
         may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
         started = replace(self._terms_of(replace(job, assumed=False)), machine_count=costed.terms.machine_count)
 

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from advisor.cost.interruptions import expected_s
-from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.offer_terms import OfferTerms, most_machines
 from advisor.cost.service import (
     SECONDS_PER_HOUR,
     SECONDS_PER_MONTH,
     instance_counts,
     utilizations,
+    with_spare,
 )
 from advisor.records.answer import Job
 from advisor.records.prediction import FloatArray, IndexArray
@@ -76,7 +78,9 @@ def billed_s(running_s: FloatArray, *, increment_s: FloatArray, minimum_s: Float
 def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> JobCosts:
     """Price a month with enough instances, or groups of them, running for the load, busy or idle."""
     is_possible = np.isfinite(step_s)
-    groups = np.maximum(instance_counts(step_s, batch=batch, servers=terms.server_count, job=job), terms.least_count)
+    load: dict[str, Any] = {"batch": batch, "servers": terms.server_count, "job": job}
+    most = np.floor(most_machines(terms, job.limits) / terms.machine_count)
+    groups = with_spare(np.maximum(instance_counts(step_s, **load), terms.least_count), step_s, **load, most=most)
     idle = np.where(is_possible, 1 - utilizations(step_s, batch=batch, instance_counts=groups, job=job), 0.0)
     counts = groups * terms.machine_count
     machine_s = counts * SECONDS_PER_MONTH

@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 
 from advisor.cost.interruptions import interruption_of, interruptions_per_s
-from advisor.cost.service import SECONDS_PER_MONTH
+from advisor.cost.service import HOURS_PER_MONTH, SECONDS_PER_MONTH
 from advisor.cost.start_up import StartUpTimes, start_up_of
-from advisor.records.answer import Job
+from advisor.records.answer import Job, JobLimits
 from advisor.records.billing import Billing
 from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray
 from advisor.records.price import PricedOffer
@@ -124,6 +124,29 @@ def egress_usd(provider: str, *, billing: Billing, job: Job) -> float | None:
     if billing.extras.egress_usd is not None or egress is None or job.mode == "inference":
         return billing.extras.egress_usd
     return max(0.0, job.weight_bytes - egress.free_bytes) / 1e12 * egress.usd_per_tb
+
+
+def most_machines(terms: OfferTerms, limits: JobLimits) -> FloatArray:
+    """Return the machines that the quota, the hourly limit and the budget of a service's month allow, (offers,)."""
+    usd_per_month = terms.usd_per_hour * HOURS_PER_MONTH + terms.storage_usd_per_s * SECONDS_PER_MONTH
+    taxed, most = 1 + terms.tax_ratio, terms.quota_instances
+    for limit_usd, once_usd, each_usd in (
+        (limits.max_usd_per_hour, 0.0, terms.usd_per_hour),
+        (limits.max_usd, terms.egress_usd * taxed, usd_per_month * taxed),
+    ):
+        if limit_usd is not None:
+            left_usd = np.maximum(0.0, limit_usd - once_usd)
+            affordable = np.divide(left_usd, each_usd, out=np.full_like(each_usd, np.inf), where=each_usd > 0)
+            most = np.minimum(most, np.floor(affordable))
+    return most
+
+
+def most_machines_on(terms: OfferTerms, limits: JobLimits, fleet: Fleet, *, device_count: int) -> FloatArray:
+    """Return the largest of `most_machines` over the offers of each device, (devices,), at least 1."""
+    most = np.ones(device_count)
+    has_device = fleet.device_index >= 0
+    np.maximum.at(most, fleet.device_index[has_device], most_machines(terms, limits)[has_device])
+    return most
 
 
 def latest_starts_s(terms: OfferTerms, fleet: Fleet, *, device_count: int) -> FloatArray:

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.costed_offers import CostedOffers, ranked_time_s
 from advisor.cost.job_cost import cost_job
-from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_limits
-from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
+from advisor.cost.limits import Limit, broken_limits, closest_batch, keeps_all, offer_limits
+from advisor.cost.offer_terms import OfferTerms, latest_starts_s, most_machines_on, offer_terms
 from advisor.cost.power import (
     WATTS_PER_KW,
     MachinePower,
@@ -61,18 +62,16 @@ def rank(
     billing = billing or Billing()
     terms = offer_terms(selection.priced, billing=billing, job=job)
     if choice is None:
-        starts_s = latest_starts_s(terms, fleet, device_count=len(predictions.devices))
-        choice = choose_batches(predictions, job=job, start_up_s=starts_s)
-    costed = cost_offers(
-        selection.priced,
-        fleet=fleet,
-        predictions=predictions,
-        choice=choice,
-        terms=terms,
-        job=job,
-        energy=billing.energy,
+        count = len(predictions.devices)
+        choice = choose_batches(
+            predictions,
+            job=job,
+            start_up_s=latest_starts_s(terms, fleet, device_count=count),
+            most_machines=most_machines_on(terms, job.limits, fleet, device_count=count),
+        )
+    costed, limits = cost_within_limits(
+        selection, fleet=fleet, predictions=predictions, choice=choice, terms=terms, job=job, energy=billing.energy
     )
-    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
     is_possible = np.isfinite(costed.costs.job_usd)
     has_co2 = np.ones_like(is_possible) if costed.co2_kg is None else ~np.isnan(costed.co2_kg)
     is_kept = keeps_all(limits, among=is_possible & has_co2)
@@ -116,6 +115,24 @@ def rank(
 def _of_this_machine(cause: Cause) -> Cause:
     """Return the cause for leaving out the local machine: there is one, which is no quota of the user's."""
     return replace(cause, code="only-machine") if cause.code == "over-quota" else cause
+
+
+def cost_within_limits(
+    selection: Selection, *, choice: BatchChoice, job: Job, **others: Any
+) -> tuple[CostedOffers, list[Limit]]:
+    """Price the job on every offer like `cost_offers`, and return the limits too.
+
+    If no offer that may be ranked keeps the limits at the batches of `choice`, those of least cost are taken. Offers
+    whose price is not trusted count only if there are no others.
+    """
+    costed = cost_offers(selection.priced, choice=choice, job=job, **others)
+    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
+    is_kept = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
+    is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
+    may_lead = (is_trusted | ~is_trusted.any())[: selection.may_win_count]
+    if choice.least is None or is_kept[: selection.may_win_count][may_lead].any():
+        return costed, limits
+    return cost_within_limits(selection, choice=replace(choice, index=choice.least, least=None), job=job, **others)
 
 
 def cost_offers(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -73,6 +74,29 @@ def instance_counts(step_s: FloatArray, *, batch: IndexArray | FloatArray, serve
     return np.where(is_possible, counts, np.inf)
 
 
+def with_spare(
+    counts: FloatArray,
+    step_s: FloatArray,
+    *,
+    batch: IndexArray | FloatArray,
+    servers: FloatArray,
+    most: FloatArray,
+    job: Job,
+) -> FloatArray:
+    """Return the instances of a service; if time is the objective, more than `counts` where that shortens the latency.
+
+    It is then the fewest with the 99th percentile of `MOST_SPARE` times those that the load needs, but at most `most`
+    instances. Served language models get no more.
+    """
+    if job.objective != "time" or job.generation is not None:
+        return counts
+    possible_s = np.where(np.isfinite(step_s), step_s, 1.0)
+    load: dict[str, Any] = {"batch": batch, "servers": servers}
+    least = instance_counts(possible_s, **load, job=replace(job, limits=JobLimits()))
+    fastest = _counts_within(least_p99_s(possible_s, **load, job=job), possible_s, **load, least=least, job=job)
+    return np.maximum(counts, np.minimum(fastest, most))
+
+
 def least_p99_s(step_s: FloatArray, *, batch: IndexArray | FloatArray, servers: FloatArray, job: Job) -> FloatArray:
     """Return the 99th percentile of the latency with the most instances that a limit on it may take."""
     most = MOST_SPARE * instance_counts(step_s, batch=batch, servers=servers, job=replace(job, limits=JobLimits()))
@@ -80,7 +104,7 @@ def least_p99_s(step_s: FloatArray, *, batch: IndexArray | FloatArray, servers: 
 
 
 def _counts_within(
-    limit_s: float,
+    limit_s: FloatArray | float,
     step_s: FloatArray,
     *,
     batch: IndexArray | FloatArray,

@@ -42,3 +42,7 @@ class Question:
         rented = tuple(name for name in self.options.device if name != LOCAL)
         options = replace(self.options, measure=False, device=rented)
         return replace(self, options=options, machine=None, measuring=None, trace_at=None)
+
+    def by_cost(self) -> "Question":
+        """Return the question with cost as the objective, for the parts of a report that compare costs."""
+        return replace(self, options=replace(self.options, objective="cost"))

@@ -94,7 +94,10 @@ class Options:
         "fp16 on GPUs, else in fp32",
     )
     batch: str = _flag(
-        "", "global batch size (over all GPUs); auto: the cheapest for each device", metavar="N|N,M|A..B|auto"
+        "",
+        "global batch size (over all GPUs); auto: the cheapest for each device, none above the smallest whose "
+        "throughput is within 2% of the best unless a limit needs it",
+        metavar="N|N,M|A..B|auto",
     )
     prompt_tokens: int | None = _flag(None, "LLM serving (hf: models): prompt tokens per request", metavar="N")
     output_tokens: int | None = _flag(

@@ -106,7 +106,7 @@ def _report(body: bytes, catalog: Catalog) -> bytes:
 def _break_even_section(body: bytes, catalog: Catalog) -> bytes:
     from advisor.report.break_even import break_even_section
 
-    return record_json(break_even_section(break_even(_question(body, catalog))))
+    return record_json(break_even_section(break_even(_question(body, catalog).by_cost())))
 
 
 def _devices(_: bytes, catalog: Catalog) -> bytes:

@@ -105,6 +105,12 @@ def test_a_latency_that_no_step_keeps() -> None:
     assert change.quote.p99_s is not None
     assert change.flag in ("--p99 410ms", "--p99 450ms", "--p99 460ms", "--p99 500ms")
     assert change.quote.device.kind == "gpu"
+    assert of_kind(found, "fastest").quote.p99_s == pytest.approx(0.41)  # hardly a request waits for a free instance
+
+
+def test_the_fastest_service_needs_no_larger_budget_than_another() -> None:
+    # One CPU instance is always on for $0.36 an hour, $262.80 a month, with a tenth of its time busy.
+    assert flags(answer(mode="inference", requests_per_second=0.1, objective="time", max_usd=1.0))["--max-usd 270"]
 
 
 def test_a_budget_buys_what_the_start_up_leaves() -> None:

@@ -27,7 +27,7 @@ from advisor.records.answer import Crossing, Interval
 from advisor.records.billing import Billing, BillingRule
 from advisor.records.break_even_curves import BreakEven, Curve
 from advisor.records.device import Cpu, Gpu
-from advisor.records.options import Options
+from advisor.records.options import Objective, Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from tests.cost.toys import offer, start_up
@@ -189,6 +189,12 @@ def test_both_kinds_must_be_left_to_choose_from(kind: str, missing: str) -> None
 def test_the_machine_at_hand_is_not_rented() -> None:
     with pytest.raises(UsageError, match="--device local"):
         found(options=Options(device=("local",)))
+
+
+@pytest.mark.parametrize("objective", ["time", "cost-time", "co2"])
+def test_only_costs_are_compared(objective: Objective) -> None:
+    with pytest.raises(UsageError, match=f"--objective {objective}"):
+        found(options=Options(objective=objective))
 
 
 def test_a_batch_of_0_is_none() -> None:

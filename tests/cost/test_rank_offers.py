@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cost.rank_offers import Ranking, rank, why_too_small
+from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
 from advisor.records.price import Offer
 from advisor.records.rejection import sentence_of
@@ -265,3 +266,20 @@ def test_of_two_that_cost_the_same_the_faster_is_first() -> None:
     slow, fast = offer("a", usd_per_hour=3.6), offer("b", usd_per_hour=36.0)
 
     assert instances(ranked(slow, fast, device_index=(0, 1))) == ["b", "a"]
+
+
+def test_the_fastest_service_keeps_the_budget_and_the_quota() -> None:
+    # 5 requests a second of 0.1 s each: five instances at $2,628 a month have the lowest latency (see test_service.py).
+    def count(*, quota: float = np.inf, **limits: float) -> float:
+        (quote,) = rank(
+            selection(replace(CHEAP, quota_instances=quota)),
+            fleet=fleet(0, devices=(FAST,)),
+            predictions=predictions(FAST, step_s=[[0.1]]),
+            job=job(requests_per_day=5 * 86400, objective="time", limits=JobLimits(**limits)),
+        ).quotes
+        return quote.instance_count
+
+    assert count() == 5
+    assert count(max_usd=10_000.0) == 3
+    assert count(max_usd_per_hour=7.2) == 2
+    assert count(quota=4) == 4

@@ -18,11 +18,12 @@ from advisor.cost.service import (
     machines_together,
     server_counts,
     utilizations,
+    with_spare,
 )
 from advisor.errors import UsageError
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
-from advisor.records.options import Options
+from advisor.records.options import Objective, Options
 from advisor.records.prediction import Scaling
 from advisor.records.price import PricedOffer
 from advisor.records.scale import Plan
@@ -53,6 +54,21 @@ def test_the_fewest_instances_keep_the_limit(step_s: float, per_second: float, s
     assert p99_s(count) <= step_s * spare
     if count > least:
         assert p99_s(count - 1) > step_s * spare
+
+
+def test_if_time_is_the_objective_a_service_has_as_many_instances_as_shorten_the_latency() -> None:
+    # 5 a second of 0.1 s each: half an instance. On c of them u = 0.5 / c are busy, and u^(sqrt(2 (c + 1)) - 1) of the
+    # requests wait: 1.1 % on four and 0.3 % on five, where the 99th percentile is the step.
+    steps, load = np.array([0.1]), {"batch": np.array([1]), "servers": np.ones(1)}
+
+    def counts(objective: Objective, *, most: float = np.inf) -> list[float]:
+        one = service(5, objective=objective)
+        found = instance_counts(steps, **load, job=one)
+        return with_spare(found, steps, **load, most=np.array([most]), job=one).tolist()
+
+    assert counts("cost") == [1.0]
+    assert counts("time") == [5.0]
+    assert counts("time", most=3.0) == [3.0]
 
 
 def test_utilization_is_the_load_over_what_the_instances_serve() -> None:

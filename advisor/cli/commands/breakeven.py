@@ -19,7 +19,7 @@ _VARY_HELP = (
     cls=SourceCommand,
     params=[
         flag("--vary", _VARY_HELP, metavar="NAME=FROM..TO", multiple=True),
-        *option_flags(without=("measure",)),
+        *option_flags(without=("measure", "objective")),
         table_or_json_flag("json with every point"),
     ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
