@@ -30,7 +30,7 @@ from advisor.cost.situations import DECADES, choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
-from advisor.predict.batches import batch_candidates
+from advisor.predict.batches import asked_batches
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
 from advisor.question.from_source import other_batch
@@ -84,7 +84,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     require_size(options, job)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(workload.batch))
-    wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
+    wanted = asked_batches(workload, options)
     selection = select_offers(
         catalog.offers,
         options=options,

@@ -169,10 +169,10 @@ def _is_as_wide(operand: Operand, hidden: Dim | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FormatRates:
-    """The rates of devices in 16 bits and in the storage formats; arrays broadcast to (devices, 1).
+    """The rates of devices in a precision and in the storage formats; arrays broadcast to (devices, 1).
 
-    - `memory_bytes_per_s`, `flops_per_s`, `vector_flops_per_s`: of the memory, of the unit for products, and of the
-      vector unit
+    - `memory_bytes_per_s`, `flops_per_s`, `vector_flops_per_s`: of the memory, of the precision's unit for products,
+      and of the vector unit
     - `narrow_flops_per_s`: of the unit that multiplies quantized weights
     - `narrow_memory_ratio`, `cache_memory_ratio`: rate at which quantized weights and the KV cache are read, over that
       of 16-bit numbers
@@ -297,23 +297,26 @@ def device_rates(
     """Return the rates of each device in its precision, (devices, 1)."""
     lines = []
     for device, precision in zip(devices, precisions, strict=True):
+        unit = "fp32" if precision == "fp32" else half_unit(device)
         if device.kind == "gpu":
-            wide = _gpu_rates(device, engine, efficiency_of(device, precision=precision, efficiencies=efficiencies))
+            efficiency = efficiency_of(device, precision=precision, efficiencies=efficiencies)
+            wide = _gpu_rates(device, engine, efficiency, unit=unit)
         else:
-            wide = _cpu_rates(device, engine)
-        lines.append(wide | _narrow_rates(device, engine, wide["flops_per_s"], weights=weights, kv_cache=kv_cache))
+            wide = _cpu_rates(device, engine, unit=unit)
+        flops_per_s = wide["flops_per_s"]
+        lines.append(wide | _narrow_rates(device, engine, flops_per_s, unit=unit, weights=weights, kv_cache=kv_cache))
     return DeviceRates(
         **{one.name: np.array([line[one.name] for line in lines]).reshape(-1, 1) for one in fields(DeviceRates)}
     )
 
 
-def _gpu_rates(device: Device, engine: Engine, efficiency: Efficiency) -> dict[str, float]:
-    """Return the rates of a GPU in 16 bits, whose kernels take cycles."""
+def _gpu_rates(device: Device, engine: Engine, efficiency: Efficiency, *, unit: str) -> dict[str, float]:
+    """Return the rates of a GPU that multiplies on the unit; its kernels take cycles."""
     streamed = engine.streamed_ratio.get(device.generation, 0.0) * device.memory_bytes_per_s
     narrow = narrow_bytes_per_s(device, efficiency) or sustained_bytes_per_s(device, efficiency)
     return {
         "memory_bytes_per_s": streamed or narrow,
-        "flops_per_s": sustained_flops_per_s(device, efficiency, unit=half_unit(device)),
+        "flops_per_s": sustained_flops_per_s(device, efficiency, unit=unit),
         "vector_flops_per_s": sustained_flops_per_s(device, efficiency, unit="vector"),
         "kernel_ratio": REFERENCE_CLOCK_HZ / device.clock_hz,
         "core_ratio": 0.0,
@@ -322,13 +325,13 @@ def _gpu_rates(device: Device, engine: Engine, efficiency: Efficiency) -> dict[s
 
 
 def _narrow_rates(
-    device: Device, engine: Engine, flops_per_s: float, *, weights: WeightFormat, kv_cache: CacheFormat
+    device: Device, engine: Engine, flops_per_s: float, *, unit: str, weights: WeightFormat, kv_cache: CacheFormat
 ) -> dict[str, float]:
-    """Return the rates of a device that depend on the storage formats, from its rate in 16 bits."""
+    """Return the rates of a device that depend on the storage formats, from its rate on the unit."""
     kernel = narrow_kernel(device, engine.weight_kernels, weights) or _WIDE
     cache = narrow_kernel(device, engine.cache_kernels, kv_cache) or _WIDE
     peaks = device.peak_flops_per_s
-    faster = 1.0 if kernel.unit == "half" else peaks[kernel.unit] / peaks[half_unit(device)]
+    faster = 1.0 if kernel.unit == "half" else peaks[kernel.unit] / peaks[unit]
     return {
         "narrow_flops_per_s": flops_per_s * faster * kernel.compute_ratio,
         "narrow_memory_ratio": kernel.memory_ratio,
@@ -349,13 +352,13 @@ def half_unit(device: Device) -> str:
     return next(unit for unit in ("bf16", "fp16", "vector") if unit in device.peak_flops_per_s)
 
 
-def _cpu_rates(device: Device, engine: Engine) -> dict[str, float]:
-    """Return the rates of a CPU in 16 bits, of which the engine uses some NUMA nodes."""
+def _cpu_rates(device: Device, engine: Engine, *, unit: str) -> dict[str, float]:
+    """Return the rates of a CPU that multiplies on the unit, of which the engine uses some NUMA nodes."""
     nodes, peaks, host = min(engine.cpu_nodes, device.numa_nodes), device.peak_flops_per_s, device.host_time_ratio
     cores = device.core_count * nodes / device.numa_nodes
     return {
         "memory_bytes_per_s": device.node_bytes_per_s * nodes,
-        "flops_per_s": peaks[half_unit(device)] * nodes / device.numa_nodes,
+        "flops_per_s": peaks[unit] * nodes / device.numa_nodes,
         "vector_flops_per_s": peaks["vector"] * nodes / device.numa_nodes,
         "kernel_ratio": host,
         "core_ratio": host / max(1.0, cores),

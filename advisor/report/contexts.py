@@ -11,8 +11,9 @@ from advisor.report.tables import ColumnOf, column, numbers, table_of
 _TITLE = "How many users at this context?"
 _NOTES = (
     "context: prompt and answer together, answers of {output} tokens; users: most requests in flight that memory and "
-    "the engine allow; enough: above it less than 5 % more tokens a second are gained. Machines, speed and cost are "
-    "with enough users, all the time; per Mtok: per million tokens of prompts and answers."
+    "the engine allow; enough: of the numbers that surely fit, the one above which less than 5 % more tokens a second "
+    "are gained. Machines, speed and cost are with enough users, all the time; per Mtok: per million tokens of prompts "
+    "and answers."
 )
 
 

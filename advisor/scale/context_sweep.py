@@ -12,7 +12,7 @@ import numpy as np
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.quotes import quoted_fields
 from advisor.cost.service import SECONDS_PER_HOUR
-from advisor.predict.batches import batch_candidates
+from advisor.predict.batches import concurrencies
 from advisor.predict.step_memory import scaled
 from advisor.records.answer import ContextPoint, ContextSweep, Job, JobLimits, Quote
 from advisor.records.device import Device, Efficiency
@@ -96,7 +96,7 @@ def sweep_contexts(
     for context in contexts:
         served = at_context(workload, context - generation.output_tokens)
         busy = replace(job, generation=served.generation, requests_per_day=None, limits=JobLimits(), objective="cost")
-        sizes = batch_candidates("auto", mode="inference", source_batch=1)
+        sizes = concurrencies()
 
         def predicted(batches: Sequence[int], some: Sequence[Device], served: Workload = served) -> Predictions:
             return predict_served(
@@ -116,7 +116,7 @@ def sweep_contexts(
                 points[place].append(ContextPoint(context_tokens=context))
                 continue
             largest = int(sizes[fits[-1]])
-            if fits[-1] + 1 < len(sizes):  # between two powers of two
+            if fits[-1] + 1 < len(sizes):  # between two of them
                 more = np.arange(largest, int(sizes[fits[-1] + 1]))
                 largest = int(more[predicted(more.tolist(), [devices[place]]).fits[0]].max())
             at = place, int(choice.index[place])

@@ -1,11 +1,15 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from advisor.errors import UsageError
-from advisor.predict.batches import batch_candidates, predict_growing
+from advisor.predict.batches import asked_batches, batch_candidates, concurrencies, predict_growing
 from advisor.predict.step_time import predict
+from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from tests.predict.toys import device, efficiency, linear_row, workload
+from tests.scale.test_served import generation
 
 
 def candidates(text: str, mode: str = "inference", source_batch: int = 24) -> list[int]:
@@ -38,6 +42,25 @@ def test_anything_else_is_refused_with_the_text(text: str) -> None:
 def test_more_than_twenty_are_refused() -> None:
     with pytest.raises(UsageError, match="21 sizes"):
         candidates(",".join(str(size) for size in range(1, 22)))
+
+
+def test_requests_in_flight_grow_by_a_quarter_at_most_from_four_on() -> None:
+    sizes = concurrencies().tolist()
+    # Four steps of 2 from 8 to 16, of 4 from 16 to 32.
+    assert sizes[:14] == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24]
+    assert sizes[-1] == 4096
+    assert all(larger <= 1.25 * size for size, larger in pairwise(sizes[3:]))
+    assert set(candidates("auto", source_batch=1)) <= set(sizes)
+
+
+def test_a_language_model_in_service_has_its_own_sizes_unless_some_are_asked_for() -> None:
+    def asked(text: str) -> list[int]:
+        return asked_batches(generation(), Options(batch=text)).tolist()  # type: ignore[no-any-return]
+
+    assert asked("") == asked("auto") == concurrencies().tolist()
+    assert asked("5..20") == [5, 8, 16, 20]
+    plain = workload(linear_row())
+    assert asked_batches(plain, Options()).tolist() == candidates("auto", source_batch=plain.batch)
 
 
 def grown(*, most: int = 1 << 20, **device_fields: float) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 from advisor.catalog.overlay import load_catalog
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job import job_for
-from advisor.predict.batches import batch_candidates
+from advisor.predict.batches import concurrencies
 from advisor.predict.capability import gpu_device, whole_cpu_device
 from advisor.question.served_model import as_served
 from advisor.records.answer import ContextSweep
@@ -28,7 +28,7 @@ CATALOG = load_catalog()
 ASKED = Options(no_local=True)
 OUTPUT = 65
 QUOTE = recommendation(L4).quotes[0]
-BATCHES = batch_candidates("auto", mode="inference", source_batch=1)
+BATCHES = concurrencies()
 
 
 def devices() -> list[Device]:

@@ -194,6 +194,18 @@ def with_prompt_attention(workload: Workload) -> Workload:
     return replace(workload, rows=(*workload.rows, prompt))
 
 
+def test_in_fp32_products_and_attention_run_on_the_unit_of_fp32() -> None:
+    slow = replace(DEVICE, peak_flops_per_s={**DEVICE.peak_flops_per_s, "fp32": 1e11})
+    cpu = replace(slow, kind="cpu", isa="avx2", node_bytes_per_s=DEVICE.memory_bytes_per_s)
+    for on in (slow, cpu):
+        _, narrow = predicted([32], on=on)
+        _, wide = predicted([32], on=on, options=Options(precision="fp32", compile="compile"))
+        assert narrow.pass_s[0, 0] == pytest.approx(decode_us(32) * 1e-6)
+        # Ten times as long for 32 x 4 MFLOP of products, and twice the bytes of caches, queries and results: attention
+        # computes 0.6144 MFLOP for each request, 6.1 us, while they are read in 3.2 us.
+        assert wide.pass_s[0, 0] == pytest.approx(32 * (40 + 6.144 + 2 * 0.08) * 1e-6)
+
+
 def test_a_prompt_over_the_budget_is_read_in_chunks_that_each_read_the_weights() -> None:
     small = replace(LIMITS, max_num_batched_tokens=50)
     workload = generation()
