@@ -116,6 +116,7 @@ def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
         same_instance=same,
         modules=(),
         notes=tuple(_notes(base, new)),
+        exchange_rate=new.exchange_rate,
     )
 
 

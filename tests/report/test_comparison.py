@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from advisor.answers.comparison import compare_answers
 from advisor.records.change import Comparison
+from advisor.records.price import ExchangeRate
 from advisor.report.as_json import to_json
 from advisor.report.as_markdown import to_markdown
 from advisor.report.comparison import comparison_content, headline
@@ -44,6 +45,13 @@ def test_the_text_says_what_changed_and_what_not() -> None:
         ],
     ]
     assert_says(titles[2], "before", "aws g6.xlarge", "us-east-1", "batch 64", "amp-bf16")
+
+
+def test_money_is_in_the_currency_of_the_new_answer() -> None:
+    euro = replace(GROWN, exchange_rate=ExchangeRate(currency="EUR", usd=1.25, date="2026-11-01"))
+    text = to_text(comparison_content(compare_answers(BASE, euro), top=10), View())
+    assert_says(text, "EUR 0.336", "EUR 0.36", "EUR 0.403")  # $0.42, $0.45 and $0.504
+    assert "$" not in text
 
 
 def test_the_headline_says_multiples_as_such_and_names_another_model() -> None:
