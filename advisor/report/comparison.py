@@ -22,7 +22,7 @@ _NAMES: Mapping[Measure, str] = {
     "job_usd": "cost of the job",
 }
 _MANY = 10.0
-"""From this ratio on, a change is shown as a factor instead of percent."""
+"""From this ratio on, up or down, a change is shown as a factor instead of percent."""
 
 
 def comparison_content(comparison: Comparison, *, top: int) -> Iterator[Block]:
@@ -74,26 +74,30 @@ def _format(value: float, measure: Measure, *, rate: ExchangeRate | None) -> str
 
 
 def _signed(one: Change) -> str:
-    """Return "+12 %", "-3.4 %", "x 12" or "none"; "new" or "gone" if there is no ratio."""
+    """Return "+12 %", "-3.4 %", "x 12", "/ 12" or "none"; "new" or "gone" if there is no ratio."""
     if not _differs(one):
         return "none"
     if one.ratio is None:
         return "new"
     if one.after == 0:
         return "gone"
+    if one.ratio <= 1 / _MANY:
+        return f"/ {1 / one.ratio:,.0f}"
     return f"{'+' if one.ratio > 1 else '-'}{_percent(one.ratio)}" if one.ratio < _MANY else f"x {one.ratio:,.0f}"
 
 
 def _effect(one: Change, *, rate: ExchangeRate | None) -> str:
-    """Return "12 % more", "12 times as much" or "as much"."""
+    """Return "12 % more", "12 times as much", "12x fewer" or "as much"."""
     if not _differs(one):
         return "as much" if one.measure == "job_usd" else "as many"
     if one.ratio is None:
         return f"now {_format(one.after, one.measure, rate=rate)}"
     if one.ratio >= _MANY:
         return f"{one.ratio:,.0f} times as {'much' if one.measure == 'job_usd' else 'many'}"
-    more, less = ("more", "less") if one.measure == "job_usd" else ("more", "fewer")
-    return f"{_percent(one.ratio)} {more if one.ratio > 1 else less}"
+    less = "less" if one.measure == "job_usd" else "fewer"
+    if 0 < one.ratio <= 1 / _MANY:
+        return f"{1 / one.ratio:,.0f}x {less}"
+    return f"{_percent(one.ratio)} {'more' if one.ratio > 1 else less}"
 
 
 def _percent(ratio: float) -> str:

@@ -59,6 +59,11 @@ def test_the_headline_says_multiples_as_such_and_names_another_model() -> None:
     said = headline(compare_answers(BASE, with_flops(BASE, 8.178e10)))
     assert_says(said, "resnet50", "10 times", "FLOP")
     assert "%" not in said
+    # A thousandth of the FLOP, at a cost that 0.42 / 0.03 = 14 times was; 0.42 / 0.0525 = 8 is 1 - 1 / 8 = 88 % less.
+    small = compare_answers(BASE, with_flops(recommendation(slower(L4, 1 / 14)), 8.178e6))
+    assert_says(headline(small), "1,000x fewer FLOP", "14x less")
+    assert_says(to_text(comparison_content(small, top=10), View()), "/ 1,000", "/ 14")
+    assert_says(headline(compare_answers(BASE, recommendation(slower(L4, 1 / 8)))), "88 % less")
     other = replace(BASE, workload=replace(BASE.workload, name="resnet18"))
     assert_says(headline(compare_answers(BASE, other)), "resnet18", "resnet50", "as many FLOP")
     unpriced = headline(compare_answers(BASE, recommendation()))
