@@ -186,12 +186,18 @@ def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceR
     terms: list[Terms] = []
     for layer in in_force:
         for file in layer.prices:
+            first: dict[tuple[str, str, str], PriceRow] = {}
             for document in read_documents(file):
                 if is_terms(document):
                     terms.append(read_terms(document))
                 else:
                     basis: PriceBasis = "own_rate" if layer.own_rates else "list"
                     found = list(read_price_rows(document, basis=basis, other_keys=TERM_KEYS))
+                    for row in found:
+                        before = first.setdefault((row.provider, row.region, row.instance), row)
+                        if before is not row:
+                            message = f"the file has this row twice, first at {before.node.where}"
+                            raise row.node.error(message, hint="keep one of them")
                     rows += found
                     our_rows += [] if layer.name else found
     joined = joined_terms(terms)
