@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from advisor.answers import break_even, explanation, full_report, memory_fit, ranking
 from advisor.answers.observation import Observed
 from advisor.errors import AdvisorError, UsageError
-from advisor.files.whole_file import write_whole
+from advisor.files.whole_file import require_folder, write_whole
 from advisor.question.from_model import question_from_model
 from advisor.question.from_source import question_from_source
 from advisor.question.keywords import Keywords, RankKeywords
@@ -149,13 +149,15 @@ def save_report(
 ) -> Recommendation:
     """Write the report of `advise SOURCE -o report.html` for `model`, and return the recommendation that it shows.
 
-    The keywords are as `recommend` takes them, except `measure`. Raises `UsageError` if `file` does not end in .html.
+    The keywords are as `recommend` takes them, except `measure`. Raises `UsageError` if `file` does not end in .html or
+    its folder does not exist.
     """
     from advisor.report.html import render_report  # only a report needs it, and `recommend` should start quickly
 
     options, path = options_of(keywords, function="save_report"), Path(file)
     if path.suffix.lower() != ".html":
         raise UsageError(f"{path}: a report is an HTML file", hint="name it report.html; the answer alone has .save()")
+    require_folder(path)
     report = full_report.report(_question(model, example_inputs, options, keywords))
     write_whole(render_report(report), path)
     return report.recommendation

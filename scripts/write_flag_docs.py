@@ -30,19 +30,20 @@ them.
 
 
 def flag_docs() -> str:
-    """Return the page, with one line for each flag, in the order of `--help`."""
-    lines: dict[str, list[str]] = {}
-    commands: dict[str, list[str]] = {}
+    """Return the page, with one line for each meaning of a flag, in the order of `--help`."""
+    commands: dict[str, dict[tuple[str, ...], list[str]]] = {}
     context = advise.make_context("advise", [DEFAULT_COMMAND], resilient_parsing=True)
     for name in advise.list_commands(context):
         for full_name, command in _with_subcommands(name, load_command(name)):
             for parameter in command.get_params(click.Context(command, info_name=full_name, parent=context)):
                 if isinstance(parameter, click.Option):
                     flag = ", ".join(f"`{opt}`" for opt in parameter.opts)
-                    lines.setdefault(flag, [_value(parameter), _default(parameter), parameter.help or ""])
-                    commands.setdefault(flag, []).append(full_name)
+                    line = (_value(parameter), _default(parameter), parameter.help or "")
+                    commands.setdefault(flag, {}).setdefault(line, []).append(full_name)
     rows = (
-        (flag, *map(escape, cells), ", ".join(commands[flag]), escape(text)) for flag, (*cells, text) in lines.items()
+        (flag, *map(escape, cells), ", ".join(names), escape(text))
+        for flag, meanings in commands.items()
+        for (*cells, text), names in meanings.items()
     )
     return HEADER + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

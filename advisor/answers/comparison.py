@@ -1,7 +1,7 @@
 """Compares two recommendations or two workloads: a step and the cost of its job before and after a change."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import Field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,18 @@ from advisor.records.change import (
     Measure,
     ModuleChange,
 )
+from advisor.records.flag_values import flag_name
 from advisor.records.generation import Generation
+from advisor.records.options import Options
 from advisor.records.workload import Workload
+from advisor.units import format_duration
 from advisor.workload.file import workload_from_json
 from advisor.workload.summary import group_rows, totals
 
 _HINT = "compare what `advise SOURCE -o answer.json` writes, or what `advise profile SOURCE -o workload.json` does"
+_SELECTIONS = ("other-provider", "other-region", "other-tier", "other-instance", "other-arch", "other-device")
+"""The reasons of offers that the flags of the same names leave out."""
+_OPTIONS = frozenset(field.name for field in fields(Options))
 _NESTED = (JobLimits, Generation)
 """Parts of a job that are records themselves."""
 _MODEL_FIELDS = (
@@ -116,6 +122,7 @@ def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
         same_instance=same,
         modules=(),
         notes=tuple(_notes(base, new)),
+        exchange_rate=new.exchange_rate,
     )
 
 
@@ -164,6 +171,8 @@ def _notes(base: Recommendation, new: Recommendation) -> Iterator[str]:
     """Return warnings about differences that make the two hard to compare."""
     for name, before, after in _differing_fields(base.job, new.job):
         yield f"the jobs differ: {name} {before} before, {after} now"
+    for flag in _differing_selections(base, new):
+        yield f"the offers differ: {flag} is not the same"
     if base.workload.totals.batch != new.workload.totals.batch:
         yield f"the steps are of batch {base.workload.totals.batch} before, {new.workload.totals.batch} now"
     for when, answer in (("before", base), ("now", new)):
@@ -173,14 +182,43 @@ def _notes(base: Recommendation, new: Recommendation) -> Iterator[str]:
             yield f"without a formula {when}: {', '.join(sorted(answer.workload.unknown_ops))}"
 
 
-def _differing_fields(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+def _differing_fields(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
     """Compare two records of one type; None stands for a side without this part."""
     for field in fields(before or after):
         old, new = (None if one is None else getattr(one, field.name) for one in (before, after))
         if isinstance(old, _NESTED) or isinstance(new, _NESTED):
             yield from _differing_fields(old, new)
         elif old != new and field.name not in _MODEL_FIELDS:
-            yield field.name, old, new
+            yield _flag_of(field), _value_text(old, name=field.name), _value_text(new, name=field.name)
+
+
+def _flag_of(field: Field[Any]) -> str:
+    """Return the flag that sets a field of a job, or its name in words if none does."""
+    option = field.metadata.get("option", field.name)
+    named = next((name for name in (option, option.removesuffix("_s")) if name in _OPTIONS), None)
+    return flag_name(named) if named else option.replace("_", " ")
+
+
+def _value_text(value: Any, *, name: str) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return format_duration(value) if name.endswith("_s") else f"{value:g}"
+    return str(value)
+
+
+def _differing_selections(base: Recommendation, new: Recommendation) -> list[str]:
+    """Return the flags that leave out, of the offers that both answers know, one in only one of them."""
+    before, after = (
+        {**{quote.id: "" for quote in answer.quotes}, **{one.id: one.code for one in answer.rejected}}
+        for answer in (base, new)
+    )
+    found: dict[str, None] = {}
+    for identifier in before.keys() & after.keys():
+        codes = {code for code in (before[identifier], after[identifier]) if code in _SELECTIONS}
+        if len(codes) == 1 and before[identifier] != after[identifier]:
+            found[f"--{codes.pop().removeprefix('other-')}"] = None
+    return sorted(found)
 
 
 def _change(measure: Measure, before: float, after: float) -> Change:

@@ -163,7 +163,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             anchors=measured.anchors,
         ),
         context_sweeps=_contexts(question, ranking.quotes, best, selection=selection, fleet=fleet, job=job),
-        rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation)),
+        rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation, rate=exchange_rate)),
         notes=(
             *overlay_notes(catalog),
             *service_limit_notes(options, situations),
@@ -171,7 +171,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *device_notes(leading, catalog.gpus),
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
-            *local_notes(here, rejections(at_hand.rejected, workload.generation)),
+            *local_notes(here, rejections(at_hand.rejected, workload.generation, rate=exchange_rate)),
             *owned_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
         ),
         warnings=(

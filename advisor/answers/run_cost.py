@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from advisor import units
 from advisor.answers.observation import Observed
 from advisor.answers.price_list import show_prices
+from advisor.catalog.find import exchange_rate_of
 from advisor.cost.job import SIZES, price_kind_of
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.errors import AdvisorError, UsageError
@@ -19,7 +20,7 @@ from advisor.records.displayed import Displayed
 from advisor.records.flag_values import naming
 from advisor.records.options import Options
 from advisor.records.price import PricedOffer
-from advisor.report.amounts import money_interval
+from advisor.report.amounts import money_interval, money_text
 from advisor.report.content import Block, Paragraph
 from advisor.report.quote_columns import device_label, instance_label
 from advisor.report.sentence import verdict
@@ -67,6 +68,7 @@ class RunCost(Displayed):
         self.usd_per_hour = self._offer.price.usd_per_hour if self._offer else None
         if usd_per_hour is not None:
             self.usd_per_hour = naming("usd_per_hour", units.parse_positive)(str(usd_per_hour))
+        self._rate = exchange_rate_of(catalog_of(options), options.currency) if "currency" in flags else None
         self.recommendation: Recommendation | None = None
         self._how: dict[str, Any] = {"loss": loss, "train_step": train_step, **flags}
         self._say = say
@@ -189,12 +191,12 @@ class RunCost(Displayed):
         answer = observed.recommend(**{"no_calibrate": True, **self._how, "samples": samples, "real_step": False})
         self.recommendation = answer
         here_usd, best = self._usd(here_s), answer.best
-        cost = "" if here_usd is None else f" and cost {units.format_money(here_usd, rate=answer.exchange_rate)}"
+        cost = "" if here_usd is None else f" and cost {units.format_money(here_usd, rate=self._rate)}"
         here = f"The other {left:,} steps take {units.format_duration(here_s)}{cost} here"
         if best is None:
             return f"{here}. {verdict(answer)}"
         there = (
-            f"would cost {money_interval(best.job_usd, rate=answer.exchange_rate)} (90 % interval) in "
+            f"would cost {money_interval(best.job_usd, rate=self._rate)} (90 % interval) in "
             f"{units.format_duration(best.job_s.mid)} on {best.provider} {instance_label(best)} ({device_label(best)})"
         )
         return f"{here}, and {there}{self._compared(best, here_usd)}."
@@ -218,17 +220,19 @@ class RunCost(Displayed):
         yield Paragraph(title=self._spent_text(), sentences=(self._advice,) if self._advice else ())
 
     def _spent_text(self) -> str:
-        """Return the time and dollars spent and remaining, in a sentence."""
+        """Return the time and money spent and remaining, in a sentence."""
+        money = money_text(self._rate)
         done = self.step - self._first_step
         usd, left_s = self._usd(self.spent_s), self.remaining_s
-        cost = "" if usd is None else f" and cost {units.format_usd(usd)}"
-        rate = "" if self.usd_per_hour is None else f" at {units.format_usd(self.usd_per_hour, digits=3)} per hour"
+        cost = "" if usd is None else f" and cost {money(usd)}"
+        hourly = money_text(self._rate, digits=3)
+        rate = "" if self.usd_per_hour is None else f" at {hourly(self.usd_per_hour)} per hour"
         named = "" if self._offer is None else f" ({self._offer.offer.id})"
         text = f"{done:,} step{'' if done == 1 else 's'} took {units.format_duration(self.spent_s)}{cost}{rate}{named}"
         if not left_s:
             return f"{text}."
         left_usd = self._usd(left_s)
-        more = "" if left_usd is None else f" and {units.format_usd(left_usd)}"
+        more = "" if left_usd is None else f" and {money(left_usd)}"
         return f"{text}; {units.format_duration(left_s)}{more} to go."
 
 

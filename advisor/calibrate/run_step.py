@@ -20,6 +20,7 @@ from advisor.records.device import Layout
 from advisor.records.timing import StepTiming
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import untouched, with_tensors
+from advisor.workload.lazy_modules import initialized
 from advisor.workload.loaded import LoadedModel, batch_value, loss_of, optimizer_of
 from advisor.workload.patching import switched
 from advisor.workload.torch_devices import (
@@ -53,6 +54,7 @@ def time_loaded(
     if problem := device_problem(device):
         raise UsageError(problem, hint="`advise doctor` says what is missing")
     request.check_memory(free_bytes=_free_bytes(device))
+    loaded = initialized(loaded, mode=request.mode)
     functions = (loaded.loss, loaded.optimizer, loaded.train_step) if request.mode == "training" else ()
     objects = [loaded.model, *companions_of(loaded.model, functions)]
     threads = switched(torch.get_num_threads, torch.set_num_threads, request.thread_count or torch.get_num_threads())

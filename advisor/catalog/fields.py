@@ -56,6 +56,12 @@ def base_unit(key: str) -> tuple[str, int]:
     return key, 1
 
 
+def unit_in_file(name: str, amount: float) -> tuple[str, int]:
+    """Return the key of a field in the largest unit that people use with at least 1 of it, and the unit's factor."""
+    keys = [(key, base_unit(key)[1]) for key in _spelled(name)]
+    return next((one for one in keys if amount >= one[1]), keys[-1])
+
+
 def read_number(node: Node, *, quantity: str = "", factor: int = 1, zero_allowed: bool = False) -> float:
     """Return the number times `factor`; raise `ProfileError` outside the range of the quantity (or 0 if allowed).
 

@@ -27,7 +27,7 @@ _DECORATION = re.compile(
 """Parts of the kernel's CPU names other than the model: "12th Gen Intel(R) Core(TM) i7-12700H"."""
 
 
-_HERE = re.compile(r"mps|cuda(:\d+)?|xpu(:\d+)?")
+_HERE = re.compile(r"cpu|mps|cuda(:\d+)?|xpu(:\d+)?")
 """torch's names of devices of this machine."""
 _NOT_PREDICTED: Mapping[str, str] = {
     r"tpu|trillium|^v[56][ep]$": "no published step says what XLA's programs reach on Google's TPUs",

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from datetime import date
 from statistics import median
 
+from advisor.catalog.fields import unit_in_file
 from advisor.records.device import Cpu, Gpu
 from advisor.records.gpu_architecture import ARCHITECTURES
 from advisor.records.price import Catalog, Offer, Price, PriceKind
@@ -23,7 +24,7 @@ _MOST_RATIO_TO_OURS = 5.0
 _MOST_RATIO_TO_OTHERS = 4.0
 """Beyond the lowest and highest price that any provider lists per GPU or vCPU, which differ by up to 38x."""
 _MOST_FIGURE_RATIO = 2.0
-"""Relative to the built-in value of the same device; two versions of a card differ by up to 1.5x."""
+"""From this ratio to the built-in value of the same device on; two versions of a card differ by up to 1.5x."""
 _LANE_FLOPS = (64, 1024)
 """fp32 FLOP per SM and cycle: GPUs since 2014 have 128 to 384, two per lane."""
 _MEMORY_READS_PER_S = (1, 500)
@@ -161,8 +162,9 @@ def _implausible_figures(device: Gpu | Cpu, *, ours: Gpu | Cpu | None) -> Iterat
     for field in fields(device):
         figure, our_figure = getattr(device, field.name), getattr(ours, field.name)
         are_numbers = isinstance(figure, (int, float)) and isinstance(our_figure, (int, float))
-        if are_numbers and not 1 / _MOST_FIGURE_RATIO <= figure / our_figure <= _MOST_FIGURE_RATIO:
-            yield f"{field.name} of {figure:g}, but the built-in profile has {our_figure:g}"
+        if are_numbers and not 1 / _MOST_FIGURE_RATIO < figure / our_figure < _MOST_FIGURE_RATIO:
+            key, factor = unit_in_file(field.name, figure)
+            yield f"{key} of {figure / factor:g}, but the built-in profile has {our_figure / factor:g}"
 
 
 def _unused_power_limit(device: Gpu | Cpu) -> Iterator[str]:
@@ -179,22 +181,22 @@ def _device_problems(device: Gpu | Cpu) -> Iterator[str]:
     if isinstance(device, Cpu):
         clocks = [hz for hz in (device.base_hz, device.sustained_hz, device.boost_hz) if hz is not None]
         if device.boost_hz and clocks != sorted(clocks):
-            yield "base_hz, sustained_hz and boost_hz are not in increasing order"
+            yield "the base, sustained and boost clocks are not in increasing order"
         if device.l3_bytes and not device.cores_per_socket:
             yield "cores_per_socket is missing, so each core is assumed to have the usual L3 of its generation"
         return
     if device.stack is not None:  # no GPU: the ratios of GPUs' figures do not hold
         return
     if (device.tf32_tensor_flops_per_s or 0) >= (device.fp16_tensor_flops_per_s or math.inf):
-        yield "tf32_tensor_flops_per_s is not below fp16_tensor_flops_per_s"
+        yield "tf32_tensor_tflops is not below fp16_tensor_tflops"
     lane_flops = device.fp32_flops_per_s / device.sm_count / device.boost_hz
     if not _LANE_FLOPS[0] <= lane_flops <= _LANE_FLOPS[1]:
         least, most = _LANE_FLOPS
-        yield f"fp32_flops_per_s is {lane_flops:.3g} per SM and cycle of boost_hz, but known are {least} to {most}"
+        yield f"fp32_tflops is {lane_flops:.3g} FLOP per SM and cycle of the boost clock, known are {least} to {most}"
     reads_per_s = device.memory_bytes_per_s / device.memory_bytes
     if not _MEMORY_READS_PER_S[0] <= reads_per_s <= _MEMORY_READS_PER_S[1]:
         least, most = _MEMORY_READS_PER_S
-        yield f"memory_bytes_per_s reads all memory {reads_per_s:.3g} times per second, but known are {least} to {most}"
+        yield f"memory_gb_per_s reads all memory {reads_per_s:.3g} times per second, but known are {least} to {most}"
 
 
 def _trusted(offer: Offer) -> list[Price]:

@@ -1,7 +1,7 @@
 """Parses layers of files into one checked catalog; for every device, efficiency and price row, the first layer wins."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,10 @@ from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer, shipped_layer
 from advisor.catalog.owned import with_electricity
 from advisor.catalog.price_files import PriceRow, read_price_rows
-from advisor.catalog.strict_yaml import Document, read_documents
+from advisor.catalog.strict_yaml import Document, Node, read_documents
 from advisor.catalog.terms import TERM_KEYS, Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
+from advisor.errors import did_you_mean
 from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 from advisor.records.energy import CpuPowers, EnergyData, GpuPower, Grids
@@ -96,6 +97,10 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     )
     rows, our_rows, terms = _read_prices(in_force)
     joined = build_offers(rows, known=known)
+    providers = {row.provider for row in rows}
+    for layer in in_force:
+        if layer.name:
+            _check_providers(layer, providers)
     offers = apply_terms(terms, [*joined.offers, *joined.unpredicted], rejected=joined.rejected)
     offers = with_wheels(offers, wheels, gpus=gpus, cpus=cpus)
     energy = _by_cpu(energy, cpus)
@@ -125,6 +130,17 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         our_offers = build_offers(our_rows, known=known).offers
         catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
     return replace(catalog, cpus=with_usual_cores(catalog.cpus))
+
+
+def _check_providers(layer: Layer, providers: Set[str]) -> None:
+    """Raise `ProfileError` for an entry of a provider that no offer has, since it has no effect."""
+    by_provider: list[Node] = []
+    for file, keys in ((layer.billing, ()), (layer.price_sources, ()), (layer.extra_costs, ("disks", "egress"))):
+        for root in (document.root for document in (read_documents(file) if file else ())):
+            by_provider += [root.get(key, {}) for key in keys] or [root]
+    for entry in (entry for node in by_provider for entry in node.entries()):
+        if entry.key not in providers:
+            raise entry.error(f"no offer has provider {entry.key!r}", hint=did_you_mean(entry.key, providers))
 
 
 def _regions_of(energy: EnergyData) -> dict[str, set[str]]:
@@ -170,12 +186,18 @@ def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceR
     terms: list[Terms] = []
     for layer in in_force:
         for file in layer.prices:
+            first: dict[tuple[str, str, str], PriceRow] = {}
             for document in read_documents(file):
                 if is_terms(document):
                     terms.append(read_terms(document))
                 else:
                     basis: PriceBasis = "own_rate" if layer.own_rates else "list"
                     found = list(read_price_rows(document, basis=basis, other_keys=TERM_KEYS))
+                    for row in found:
+                        before = first.setdefault((row.provider, row.region, row.instance), row)
+                        if before is not row:
+                            message = f"the file has this row twice, first at {before.node.where}"
+                            raise row.node.error(message, hint="keep one of them")
                     rows += found
                     our_rows += [] if layer.name else found
     joined = joined_terms(terms)

@@ -12,7 +12,7 @@ import click
 
 from advisor.cli.terminal import write_stdout
 from advisor.errors import UsageError, did_you_mean
-from advisor.files.whole_file import write_whole
+from advisor.files.whole_file import require_folder, write_whole
 from advisor.report.content import View
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
         listed = ", ".join(f"{name} (*{suffix})" for name, suffix in suffixes.items())
         hint = did_you_mean(text, suffixes, otherwise=f"formats: {listed}")
         raise UsageError(f"-o {text}: not a format, and not a file with the suffix of one", hint=hint)
-    if not path.parent.is_dir():
-        raise UsageError(f"-o {text}: folder {path.parent} does not exist", hint="create the folder first")
+    require_folder(path, flag="-o")
     return Output(format=formats[path.suffix.lower()], path=path)
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.costed_offers import CostedOffers
+from advisor.cost.costed_offers import CostedOffers, electricity_log_spread
 from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all
@@ -115,6 +115,8 @@ class KindMarket:
         step_s = predictions.step_s[devices, batches]
         whole, own = predictions.log_spread[devices, batches], predictions.own_log_spread[devices, batches]
         shared = np.sqrt(np.maximum(whole**2 - own**2, 0.0))
+        costs = cost_job(step_s, batch=batch_sizes, terms=terms, job=job)
+        price_spread = np.hypot(self._price_log_spreads[offers], electricity_log_spread(costs, terms))
 
         def least_usd(log_error: FloatArray) -> float:
             return float(cost_job(step_s * np.exp(log_error), batch=batch_sizes, terms=terms, job=job).job_usd.min())
@@ -135,7 +137,7 @@ class KindMarket:
             quote=quote,
             own_usd=_interval(usd, own, least_usd),
             shared_usd=_interval(usd, shared, least_usd),
-            price_usd=_interval(usd, self._price_log_spreads[offers], least_usd_at_prices),
+            price_usd=_interval(usd, price_spread, least_usd_at_prices),
             own_log_spread=float(own[at]),
             shared_log_spread=float(shared[at]),
         )

@@ -1,8 +1,9 @@
 """Computes the chance that each offer is the cheapest, and which offers are too close to the best to call.
 
-A cost has errors that are log-normal around it and independent of each other: those of the device, the host and the
-price. Offers with the same device, host or price list share that error, so it does not change their order. An error of
-the model, its trace and its counts scales the time on every device by the same factor, so it is left out.
+A cost has errors that are log-normal around it and independent of each other: those of the device, the host, the price
+and the predicted watts of an owned machine. Offers with the same device, host or price list share that error, so it
+does not change their order. An error of the model, its trace and its counts scales the time on every device by the same
+factor, so it is left out.
 """
 
 import math

@@ -44,7 +44,8 @@ class ChosenOffers:
     - `device`, `batch_index`: of the predictions; `batch` is the size
     - `costs`: in the middle of the intervals
     - `step_usd`, `step_time_s`: cost and ranked time if only the step's time is uncertain
-    - `job_usd`, `job_s`: with the errors of start-up and, of the cost, the price, whose share is `price_log_spread`
+    - `job_usd`, `job_s`: with the error of start-up and, of the cost, those of the price and of the electricity of
+      owned machines, whose shares are `price_log_spread` and `electricity_log_spread`
     - `p50_s`, `p99_s`: latency of a service; None for a job that ends
     - `queued`: times of a served language model's requests; None for other jobs
     - `kwh`, `co2_kg`: NaN where they are not known
@@ -62,6 +63,7 @@ class ChosenOffers:
     job_usd: FloatArray
     job_s: FloatArray
     price_log_spread: FloatArray
+    electricity_log_spread: FloatArray
     p50_s: FloatArray | None
     p99_s: FloatArray | None
     queued: QueueTimes | None
@@ -93,6 +95,7 @@ def chosen_offers(
     costs, ends = by_step[0], _costs_at_ends(step_s, batch=batch, terms=terms, job=job)
     job_usd, job_s = (np.stack([getattr(one, name) for one in (costs, *ends)]) for name in ("job_usd", "job_s"))
     price_log_spread = np.array([one.log_spread for one in priced]) * _rent_ratio(costs)
+    from_electricity = electricity_log_spread(costs, terms)
     step_time_s = np.stack([one.job_s for one in by_step])
     queued = None
     if costed.queued is not None:
@@ -121,9 +124,10 @@ def chosen_offers(
         step_s=step_s,
         step_usd=np.stack([one.job_usd for one in by_step]),
         step_time_s=step_time_s,
-        job_usd=_widened(job_usd, price_log_spread),
+        job_usd=_widened(job_usd, np.hypot(price_log_spread, from_electricity)),
         job_s=job_s,
         price_log_spread=price_log_spread,
+        electricity_log_spread=from_electricity,
         p50_s=p50_s,
         p99_s=p99_s,
         queued=queued,
@@ -155,13 +159,25 @@ def _rent_ratio(costs: JobCosts) -> FloatArray:
     return ratio
 
 
-def _widened(job_usd: FloatArray, price_log_spread: FloatArray) -> FloatArray:
+def electricity_log_spread(costs: JobCosts, terms: OfferTerms) -> FloatArray:
+    """Return the error of each cost that comes from predicted watts: 0 except for owned machines.
+
+    Their cost has no other parts than computing and being idle, with independent errors.
+    """
+    idle = np.zeros_like(costs.job_usd)
+    if "idle_time" in costs.parts_usd:
+        np.divide(costs.parts_usd["idle_time"], costs.job_usd, out=idle, where=costs.job_usd > 0)
+    spread: FloatArray = np.hypot((1 - idle) * terms.power_log_spread, idle * terms.idle_power_log_spread)
+    return spread
+
+
+def _widened(job_usd: FloatArray, log_spread: FloatArray) -> FloatArray:
     """Return amounts and the ends of their intervals, (3, offers), with another error, such as that of the price.
 
     It is independent of those within, so their distances from the middle add as squares, in the logarithm.
     """
     safe = np.where(job_usd[0] > 0, job_usd, 1.0)
-    distance = np.hypot(np.log(safe[1:] / safe[0]), Z_90 * price_log_spread)
+    distance = np.hypot(np.log(safe[1:] / safe[0]), Z_90 * log_spread)
     return np.stack([job_usd[0], job_usd[0] * np.exp(-distance[0]), job_usd[0] * np.exp(distance[1])])
 
 

@@ -26,8 +26,9 @@ class OfferTerms:
     such groups there are, `server_count` is the number of batches that one works on at a time, and `least_count` the
     fewest that keep limits on percentiles of tokens. `electricity_usd_per_kwh` is what the owner pays for a machine
     whose price follows its power; 0 for others. `usd_per_hour` is the price of an hour of work, and `idle_price_ratio`
-    that of an idle hour over it, which is 1 unless the price follows the power. A service pays for no start-up; its
-    `start_up_s` is that of one more instance.
+    that of an idle hour over it, which is 1 unless the price follows the power. `power_log_spread` and
+    `idle_power_log_spread` are the errors of these two prices that come from predicted watts. A service pays for no
+    start-up; its `start_up_s` is that of one more instance.
     """
 
     usd_per_hour: FloatArray
@@ -50,6 +51,8 @@ class OfferTerms:
     least_count: FloatArray
     electricity_usd_per_kwh: FloatArray
     idle_price_ratio: FloatArray
+    power_log_spread: FloatArray
+    idle_power_log_spread: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
         """Return the terms of the offers at these indices."""
@@ -104,6 +107,8 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         least_count=np.ones(len(priced)),
         electricity_usd_per_kwh=column(lambda one: one.offer.electricity_usd_per_kwh),
         idle_price_ratio=np.ones(len(priced)),
+        power_log_spread=np.zeros(len(priced)),
+        idle_power_log_spread=np.zeros(len(priced)),
     )
 
 

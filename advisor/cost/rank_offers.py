@@ -210,14 +210,26 @@ def _with_electricity(
 
     Where the power is not known, the price stays that at full load, busy or idle.
     """
+    is_known = ~np.isnan(power.load_w)
+    own, known = own[is_known], np.flatnonzero(is_known)
     at_full_load = np.array([priced[index].offer.running_usd_per_hour or 0.0 for index in own.tolist()])
     running, idle = (
-        watts / WATTS_PER_KW * terms.electricity_usd_per_kwh[own] for watts in (power.load_w, power.idle_w)
+        watts[known] / WATTS_PER_KW * terms.electricity_usd_per_kwh[own] for watts in (power.load_w, power.idle_w)
     )
     usd_per_hour, idle_price_ratio = terms.usd_per_hour.copy(), terms.idle_price_ratio.copy()
-    usd_per_hour[own] += np.where(np.isnan(running), 0.0, running - at_full_load)
-    idle_price_ratio[own] -= np.where(np.isnan(running), 0.0, (running - idle) / usd_per_hour[own])
-    return replace(terms, usd_per_hour=usd_per_hour, idle_price_ratio=idle_price_ratio)
+    power_log_spread, idle_power_log_spread = terms.power_log_spread.copy(), terms.idle_power_log_spread.copy()
+    usd_per_hour[own] += running - at_full_load
+    idle_price_ratio[own] -= (running - idle) / usd_per_hour[own]
+    # The electricity is a part of the price, beside the share of the purchase.
+    power_log_spread[own] = power.log_spread[known] * running / usd_per_hour[own]
+    idle_power_log_spread[own] = power.idle_log_spread[known] * idle / (usd_per_hour * idle_price_ratio)[own]
+    return replace(
+        terms,
+        usd_per_hour=usd_per_hour,
+        idle_price_ratio=idle_price_ratio,
+        power_log_spread=power_log_spread,
+        idle_power_log_spread=idle_power_log_spread,
+    )
 
 
 def best_first(costed: CostedOffers, *, objective: Objective) -> Callable[[int], tuple[float, float, float, str]]:

@@ -106,7 +106,11 @@ def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing,
     if of == "time":
         return errors
     sources = [(one.offer.provider, device, one.price.kind) for one, device in zip(offers.priced, ids, strict=True)]
-    return [*errors, SharedError(log_spread=offers.price_log_spread, source=sources)]
+    return [
+        *errors,
+        SharedError(log_spread=offers.price_log_spread, source=sources),
+        SharedError(log_spread=offers.electricity_log_spread, source=ids),
+    ]
 
 
 def _grid_error(priced: Sequence[PricedOffer], energy: EnergyData) -> SharedError:

@@ -6,6 +6,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from advisor.errors import UsageError
+
 _SUFFIX = ".advise-part"
 """Suffix of a file that is being written, or whose writer was killed. No other program uses it."""
 
@@ -26,6 +28,12 @@ def write_whole(text: str, path: Path) -> None:
     else:
         with path.open("wb") as out:
             out.write(data)
+
+
+def require_folder(path: Path, *, flag: str = "") -> None:
+    """Raise `UsageError` if the folder of a file to write, as the value of `flag`, does not exist."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag} {path}: folder {path.parent} does not exist".strip(), hint="create the folder first")
 
 
 def replace_whole(data: bytes, path: Path, *, mode: int | None) -> None:

@@ -22,6 +22,7 @@ from mcp_types import (
 from advisor import __version__
 from advisor.errors import AdvisorError
 from advisor.mcp.tools import TOOLS, Settings, ToolRunner, described
+from advisor.records.flag_values import with_fields
 
 _INSTRUCTIONS = (
     "Ask before a PyTorch model is trained or served on rented hardware: which CPU or GPU instance does it for the "
@@ -65,7 +66,7 @@ def _result(runner: ToolRunner, name: str, arguments: Mapping[str, Any]) -> Call
     try:
         text, file = runner.call(name, arguments)
     except AdvisorError as error:
-        said = f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
+        said = with_fields(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
         return CallToolResult(content=[TextContent(type="text", text=said)], is_error=True)
     link = ResourceLink(type="resource_link", name=file.name, uri=file.resolve().as_uri(), mime_type="application/json")
     return CallToolResult(content=[TextContent(type="text", text=text), link])

@@ -640,8 +640,8 @@ class Recommendation(Displayed, report="recommendation"):
     def save(self, file: "str | Path", *, top: int = 10) -> None:
         """Write the answer like `advise SOURCE -o FILE`, in the format of the suffix: .txt .json .csv .md.
 
-        `top` limits the rows of .txt and .md; .json and .csv hold every row. Raises `UsageError` for another suffix. An
-        .html report shows more than the answer; `advisor.save_report` writes it.
+        `top` limits the rows of .txt and .md; .json and .csv hold every row. Raises `UsageError` for another suffix
+        and a missing folder. An .html report shows more than the answer; `advisor.save_report` writes it.
         """
         from pathlib import Path
 

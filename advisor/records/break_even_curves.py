@@ -21,7 +21,7 @@ class KindCost:
     - `quote`: builds the quote of the offer, which takes longer than its cost
     - `own_usd`: the lowest cost with every device at the ends of the 90 % interval of its own error
     - `shared_usd`: the same for the error that comes from the model and is equal on all devices
-    - `price_usd`: the same for the errors of the prices
+    - `price_usd`: the same for the errors of the prices, and of the watts that owned machines pay for
     - `own_log_spread`, `shared_log_spread`: standard deviations of the logarithm of the step of `quote`
     """
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.records.price import ExchangeRate
+
 COMPARISON_SCHEMA_VERSION = 1
 Measure = Literal[
     "flops",
@@ -61,6 +63,7 @@ class Comparison:
     - `same_instance`: the base's best offer before and after, if it is no longer the best; else None
     - `modules`: modules that changed, for workloads, largest change of FLOP first
     - `notes`: other differences
+    - `exchange_rate`: the currency of text, that of the new answer; numbers are in dollars
     """
 
     schema_version: int
@@ -72,3 +75,4 @@ class Comparison:
     same_instance: InstanceChange | None
     modules: tuple[ModuleChange, ...]
     notes: tuple[str, ...]
+    exchange_rate: ExchangeRate | None = None

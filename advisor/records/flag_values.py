@@ -26,7 +26,10 @@ def flag_name(field: str) -> str:
 _FLAGS = re.compile(r"`advise [^`]*`|--[a-z]+(?:-[a-z0-9]+)*")
 _ON = "on"
 """The devices to explain: no option, but a keyword in Python and a key of a request beside the options."""
-_FIELD_OF_FLAG = {flag_name(name): name for name in (*(field.name for field in fields(Options)), _ON)}
+_FIELD_OF_FLAG = {
+    **{flag_name(name): name for name in (*(field.name for field in fields(Options)), _ON)},
+    "`advise rank`": "`recommend`",
+}
 
 
 def first_field(text: str) -> str:
@@ -37,7 +40,10 @@ def first_field(text: str) -> str:
 
 
 def with_fields(text: str) -> str:
-    """Return a message with flags named as fields, `max_usd` for `--max-usd`, except in commands of `advise`."""
+    """Return a message with flags named as fields, `max_usd` for `--max-usd`, and `recommend` for `advise rank`.
+
+    Other commands of `advise` stay as they are.
+    """
     return _FLAGS.sub(lambda found: _FIELD_OF_FLAG.get(found.group(), found.group()), text)
 
 

@@ -11,7 +11,7 @@ from advisor.records.machine import LOCAL, LocalDevice
 from advisor.records.sample_words import at_batch_text, samples_noun
 
 if TYPE_CHECKING:
-    from advisor.records.price import Rejected
+    from advisor.records.price import ExchangeRate, Rejected
 
 RejectionCode = Literal[
     "no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine", "excluded", "other-provider",
@@ -73,8 +73,10 @@ _TIME_FLAGS: dict[RejectionCode, str] = {
 }  # fmt: skip
 
 
-def rejections(rejected: "Iterable[Rejected]", generation: Generation | None) -> tuple[Rejection, ...]:
-    """Return the rejected offers with their reasons; `generation` is that of the job."""
+def rejections(
+    rejected: "Iterable[Rejected]", generation: Generation | None, *, rate: "ExchangeRate | None" = None
+) -> tuple[Rejection, ...]:
+    """Return the rejected offers with their reasons; `generation` is that of the job, `rate` the currency of money."""
     return tuple(
         Rejection(
             id=one.offer.id,
@@ -82,15 +84,20 @@ def rejections(rejected: "Iterable[Rejected]", generation: Generation | None) ->
             region=one.offer.region,
             instance=one.offer.instance,
             code=one.code,
-            reason="; ".join(sentence_of(cause, generation) for cause in one.causes),
+            reason="; ".join(sentence_of(cause, generation, rate=rate) for cause in one.causes),
         )
         for one in rejected
     )
 
 
-def sentence_of(cause: Cause, generation: Generation | None) -> str:
-    """Return the cause in words; `generation` is that of the job."""
-    return _SENTENCES[cause.code](cause, generation)
+def sentence_of(cause: Cause, generation: Generation | None, *, rate: "ExchangeRate | None" = None) -> str:
+    """Return the cause in words; `generation` is that of the job, `rate` the currency of money."""
+    if cause.code not in _OVER_USD:
+        return _SENTENCES[cause.code](cause, generation)
+    verb, flag = _OVER_USD[cause.code]
+    if rate is not None:  # the flag is in dollars
+        flag += f" {units.format_usd(_amounts(cause)[1])} ="
+    return _over(verb, flag, lambda usd: units.format_money(usd, rate=rate))(cause, generation)
 
 
 def local_notes(devices: Iterable[LocalDevice], rejected: Iterable[Rejection]) -> tuple[str, ...]:
@@ -217,9 +224,11 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "over-quota": _over_quota,
     "only-machine": _only_machine,
     "over-deadline": _over("takes", "--deadline", units.format_duration),
-    "over-max-usd": _over("costs", "--max-usd", units.format_usd),
-    "over-max-hourly": _over("costs per hour", "--max-hourly", units.format_usd),
     "unknown-co2": _always("{what}"),
     "over-max-co2": _over("emits", "--max-co2", units.format_co2),
     "dearer-region": _always("costs the same or less in {what}"),
 }
+_OVER_USD: dict[RejectionCode, tuple[str, str]] = {
+    "over-max-usd": ("costs", "--max-usd"), "over-max-hourly": ("costs per hour", "--max-hourly"),
+}  # fmt: skip
+"""The verb and the flag of the limits on money."""

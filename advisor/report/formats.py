@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from advisor.errors import UsageError
-from advisor.files.whole_file import write_whole
+from advisor.files.whole_file import require_folder, write_whole
 from advisor.records.answer import Recommendation
 from advisor.report.content import View
 
@@ -31,7 +31,7 @@ def format_module(name: str) -> Any:
 
 
 def save_answer(recommendation: Recommendation, file: Path, *, top: int) -> None:
-    """Write the answer in the format of the file's suffix; raise `UsageError` if no format has this suffix."""
+    """Write the answer in the format of the file's suffix; raise `UsageError` for another one and a missing folder."""
     names = {suffix: name for name, suffix in format_suffixes().items()}
     name = names.get(file.suffix.lower())
     if name is None:
@@ -43,4 +43,5 @@ def save_answer(recommendation: Recommendation, file: Path, *, top: int) -> None
                 f"save() writes {listed}",
             )
         raise UsageError(f"{file}: no format of an answer has this suffix", hint=f"use one of {listed}")
+    require_folder(file)
     write_whole(format_module(name).render(recommendation, View(top=top)), file)

@@ -281,7 +281,7 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
         yield from _service_notes(best, job)
 
 
-def price_terms(best: Quote, job: Job) -> Iterator[str]:
+def price_terms(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator[str]:
     """Yield notes on waiting for the machine, a service without redundancy, interruptions and commitment."""
     if best.wait_s:
         wait = units.format_duration(best.wait_s)
@@ -294,8 +294,8 @@ def price_terms(best: Quote, job: Job) -> Iterator[str]:
     if best.commitment_usd is not None:
         yield (
             f"the price requires a commitment of {COMMITMENT_NAMES[best.price_kind]}: "
-            f"{units.format_usd(best.commitment_usd)} in total, used or not; the cost counts only the hours of "
-            "this job."
+            f"{units.format_money(best.commitment_usd, rate=rate)} in total, used or not; the cost counts only the "
+            "hours of this job."
         )
 
 

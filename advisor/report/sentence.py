@@ -448,8 +448,9 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 def settings(recommendation: Recommendation) -> tuple[str, ...]:
     """Return the job as understood, then the assumptions and notes that could change the decision."""
-    best, job = recommendation.best, recommendation.job
-    of_best = () if best is None else (*scaling_notes(best, job), *price_terms(best, job), *loader_notes(best, job))
+    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
+    terms = () if best is None else price_terms(best, job, rate=rate)
+    of_best = () if best is None else (*scaling_notes(best, job), *terms, *loader_notes(best, job))
     return (
         _job(job),
         *of_best,

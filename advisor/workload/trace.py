@@ -40,6 +40,7 @@ from advisor.workload.fakes import (
     with_tensors,
 )
 from advisor.workload.forked import can_fork, forked
+from advisor.workload.lazy_modules import initialized
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.real_step import SMALLER_STEP_HINT, real_step_note, running_for_real
@@ -81,6 +82,7 @@ def trace(
     until PyTorch 2.4. Raises whatever the user's code raises, and `TraceError` if a real step is needed but does not
     fit in this machine's memory. Bugs of our own are raised at once, without trying the next method.
     """
+    loaded = initialized(loaded, mode=mode)
     tracer_by = partial(
         _Tracer, loaded, mode=mode, isolated=isolated, attention=attention, half_attention=half_attention
     )

@@ -6,6 +6,7 @@ from advisor.answers.comparison import _change, _module_changes, compare_answers
 from advisor.records.answer import Group, Interval, Quote, Recommendation, TokenQuote
 from advisor.records.change import Change, InstanceChange
 from advisor.records.generation import Generation, WeightFormat
+from advisor.records.rejection import Rejection, RejectionCode
 from tests.report.toys import GENOA, L4, T4, recommendation
 from tests.says import assert_says
 
@@ -96,7 +97,23 @@ def test_jobs_that_differ_are_told() -> None:
     other = replace(BASE, job=replace(BASE.job, samples=2_000_000, limits=limits))
     samples, max_usd = compare_answers(BASE, other).notes
     assert_says(samples, "samples", "1000000", "2000000")
-    assert_says(max_usd, "max_usd", "None", "5.0")
+    assert_says(max_usd, "--max-usd", "none", "5")
+    hurried = replace(BASE, job=replace(BASE.job, limits=replace(BASE.job.limits, deadline_s=86400.0)))
+    assert_says(*compare_answers(BASE, hurried).notes, "--deadline", "none", "1 day")
+
+
+def test_a_flag_that_selects_offers_is_told_if_it_left_out_what_the_other_answer_ranked() -> None:
+    def without_t4(code: RejectionCode) -> Recommendation:
+        left_out = Rejection(
+            id=T4.id, provider=T4.provider, region=T4.region, instance=T4.instance, code=code, reason="left out"
+        )
+        return replace(recommendation(L4), rejected=(left_out,))
+
+    assert_says(*compare_answers(BASE, without_t4("other-provider")).notes, "offers differ", "--provider")
+    assert_says(*compare_answers(without_t4("other-tier"), BASE).notes, "offers differ", "--tier")
+    # It was left out before too, or for what it costs, which the tables say.
+    assert compare_answers(without_t4("other-tier"), without_t4("other-provider")).notes == ()
+    assert compare_answers(BASE, without_t4("over-quota")).notes == ()
 
 
 TOKENS = TokenQuote(
@@ -144,10 +161,10 @@ def test_requests_that_differ_are_told_part_by_part_and_the_models_heads_are_not
     (note,) = compare_answers(served(TOKENS), narrow).notes
     assert_says(note, "weights", "auto", "int4")
     prompt, output, weights, _, cached, *_ = compare_answers(BASE, narrow).notes
-    assert_says(prompt, "prompt_tokens", "None", "1024")
-    assert_says(output, "output_tokens", "None", "256")
-    assert_says(weights, "weights", "None", "int4")
-    assert_says(cached, "prefix_cached_tokens", "None", "0")
+    assert_says(prompt, "--prompt-tokens", "none", "1024")
+    assert_says(output, "--output-tokens", "none", "256")
+    assert_says(weights, "--weights", "none", "int4")
+    assert_says(cached, "prefix cached tokens", "none", "0")
 
 
 def group(name: str, *, flops: float, moved: float = 0.0) -> Group:

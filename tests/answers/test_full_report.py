@@ -145,6 +145,8 @@ def test_python_writes_the_report_of_a_model_and_hands_back_what_it_shows(tmp_pa
 def test_a_report_is_written_into_no_other_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="HTML"):
         advisor.save_report(nn.Linear(8, 4), torch.zeros(4, 8), tmp_path / "report.pdf")
+    with pytest.raises(UsageError, match="missing does not exist"):
+        advisor.save_report(nn.Linear(8, 4), torch.zeros(4, 8), tmp_path / "missing" / "report.html")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,20 @@ def test_time_and_dollars_spent_and_remaining_by_hand(clock: Clock) -> None:
     )
     for text in (repr(cost), cost._repr_html_()):
         assert_says(text, "10 steps", "28 s", "$0.028", "$3.60", "1.5 min", "$0.09")
+
+
+def test_the_sentences_are_in_the_currency_and_the_figures_in_dollars(
+    clock: Clock, advised: dict[str, Any], said: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "rates.yaml").write_text("exchange_rates: {EUR: {usd: 1.25, date: 2026-11-01}}\n")
+    cost = RunCost(usd_per_hour=3.6, say=said.append, prices=[tmp_path / "rates.yaml"], currency="EUR")
+    run(cost, clock, until=30)
+    cost.end()
+    advice, total = said
+    assert cost.figures()["advisor/usd_spent"] == pytest.approx(0.001 * 98)
+    # 2 x 10 s, 28 x 1 s and 50 s of advice at $3.60, which are EUR 2.88, per hour
+    assert_says(total, "EUR 0.078", "EUR 2.88")
+    assert "$" not in advice + total
 
 
 def test_a_resumed_run_counts_its_own_steps(clock: Clock) -> None:

@@ -33,6 +33,12 @@ def test_a_folder_of_ones_own_wins_provider_by_provider(tmp_path: Path) -> None:
         "aws: {increment_s: 3600, basis: general_knowledge, source: our reseller}\n"
         "acme: {increment_s: 60, basis: published, source: 'https://acme.example'}\n"
     )
+    (tmp_path / "prices").mkdir()
+    (tmp_path / "prices/acme.yaml").write_text(
+        "provider: acme\ntier: neocloud\ndate: 2026-11-01\nregions: {here: EU}\ninstances:\n"
+        "  box:\n    machine: {vcpus: 8, memory_gib: 64, gpu: l4, gpu_count: 1}\n"
+        "    usd_per_hour: {here: {on_demand: 1}}\n"
+    )
 
     ours, own = load_catalog().billing, load_catalog(profiles=tmp_path).billing
 
@@ -71,6 +77,29 @@ def test_a_rule_that_cannot_be_right_is_refused_at_its_line(tmp_path: Path, line
     with pytest.raises(ProfileError, match=message) as caught:
         load_catalog(profiles=tmp_path)
     assert "billing.yaml:1: aws" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "where"),
+    [
+        ("billing.yaml", "awss: {increment_s: 3600, basis: published, source: x}\n", "billing.yaml:1: awss"),
+        (
+            "extra_costs.yaml",
+            "egress:\n  AWS: {usd_per_tb: 9, free_gib: 0, date: 2026-11-01, source: x}\n",
+            "extra_costs.yaml:2: egress.AWS",
+        ),
+        ("price_sources.yaml", "awss: {page: 'https://acme.example'}\n", "price_sources.yaml:1: awss"),
+    ],
+)
+def test_an_entry_of_a_provider_without_offers_is_refused_at_its_line(
+    tmp_path: Path, file: str, text: str, where: str
+) -> None:
+    (tmp_path / file).write_text(text)
+
+    with pytest.raises(ProfileError, match="no offer has provider") as caught:
+        load_catalog(profiles=tmp_path)
+    assert where in caught.value.where
+    assert "aws" in caught.value.hint
 
 
 def test_an_overlay_adds_storage_egress_and_tax_the_first_file_wins(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_an_accelerator_that_is_not_predicted_is_refused_with_the_reason(
     assert_says(caught.value.hint, "--device gpu", "docs/accelerators.md")
 
 
-@pytest.mark.parametrize("name", ["mps", "cuda:0", "CUDA", "xpu:1"])
+@pytest.mark.parametrize("name", ["cpu", "mps", "cuda:0", "CUDA", "xpu:1"])
 def test_torchs_name_of_a_device_of_this_machine_leads_to_local(shipped: Catalog, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_devices(shipped, name)

@@ -155,6 +155,13 @@ def test_a_figure_far_from_ours_of_the_same_device_is_doubted(home: Path, key: s
     assert any(doubt.startswith("t4: ") for doubt in device(home, **{key: value}).doubts)
 
 
+def test_a_doubted_figure_is_given_in_a_unit_of_files_and_twice_ours_is_doubted(home: Path) -> None:
+    (bandwidth,) = device(home, memory_gb_per_s=1000).doubts
+    assert_says(bandwidth, "t4: memory_gb_per_s", "1000")
+    # Ours is 1,590 MHz, which is also too fast for the FLOP.
+    assert_says(device(home, boost_mhz=3180).doubts[0], "t4: boost_ghz", "3.18", "1.59")
+
+
 def test_figures_of_a_new_device_that_contradict_each_other_are_doubted(home: Path) -> None:
     assert device(home, id="toy").doubts == ()
     # 8.14e12 / (4 x 1.59e9) = 1280 FLOP for an SM and cycle; 10 GB/s read 16 GB 0.6 times a second.

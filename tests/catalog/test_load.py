@@ -131,6 +131,17 @@ def test_a_mistake_in_an_overlay_is_refused_at_its_line(home: Path) -> None:
     assert caught.value.hint.startswith("did you mean g5.xlarge?")
 
 
+def test_a_row_that_two_documents_of_a_file_have_is_refused_at_its_line(home: Path) -> None:
+    first, second = PRICE.format(usd=0.61), PRICE.format(usd=0.51)
+    file = write(home / "two.yaml", f"{first}---\n{second}")
+    with pytest.raises(ProfileError, match=r"first at .*two\.yaml:6") as caught:
+        load_catalog(prices=[file])
+    assert "two.yaml:13: " in caught.value.where
+    # Another region is another row.
+    write(file, f"{first}---\n{second.replace('us-east-1', 'us-west-2')}")
+    assert usd_of(load_catalog(prices=[file])) == 0.61
+
+
 def test_a_flag_that_names_no_file_or_folder_is_refused(home: Path) -> None:
     with pytest.raises(UsageError, match=r"--profiles .*absent: folder does not exist"):
         load_catalog(cwd=home / "work", profiles=home / "absent")

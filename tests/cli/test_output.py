@@ -65,13 +65,15 @@ def test_python_saves_what_the_command_writes(advise: Advise, pipeline: Pipeline
     assert saved.read_bytes() == written.read_bytes()
 
 
-def test_python_saves_in_no_other_format_and_says_what_writes_a_report(tmp_path: Path) -> None:
+def test_python_saves_in_no_other_format_or_missing_folder_and_says_what_writes_a_report(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"answer\.docx") as refused:
         recommendation(L4).save(tmp_path / "answer.docx")
     assert_says(refused.value.hint, ".txt .csv .json .md")
     with pytest.raises(UsageError) as page:
         recommendation(L4).save(tmp_path / "answer.html")
     assert "advisor.save_report(" in page.value.hint
+    with pytest.raises(UsageError, match="missing does not exist"):
+        recommendation(L4).save(tmp_path / "missing" / "answer.csv")
     assert list(tmp_path.iterdir()) == []
 
 

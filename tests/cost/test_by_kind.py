@@ -16,6 +16,7 @@ from advisor.records.device import DeviceKind
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, Predictions
 from advisor.records.price import PriceErrors, PriceSpread
+from tests.cost.test_power import CARD, ENERGY, SHARES, gpu_offer
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, selection
 
 SLOW, QUICK, FAST = device("slow"), device("quick"), device("fast", kind="gpu")
@@ -146,3 +147,22 @@ def test_an_unmeasured_cpu_leads_the_cpus_whatever_a_gpu_costs() -> None:
     assert {kind: one.quote().job_usd.mid for kind, one in found.items()} == pytest.approx({"cpu": 75, "gpu": 80})
     # Among both kinds, $90 for the quick CPU is more than the measured GPU's $80.
     assert {kind: one.quote().is_candidate for kind, one in found.items()} == {"cpu": False, "gpu": True}
+
+
+def test_the_error_of_the_watts_of_an_owned_machine_is_one_of_its_price() -> None:
+    own = gpu_offer(
+        tier="owned",
+        prices=(price(0.4, kind="owned", basis="own_hardware"),),
+        running_usd_per_hour=0.4,
+        electricity_usd_per_kwh=0.5,
+    )
+    found = cheapest_by_kind(
+        selection(own),
+        fleet=fleet(0, devices=(CARD,)),
+        predictions=predictions(CARD, step_s=[[36.0]], **SHARES),
+        job=job(100),
+        billing=Billing(energy=ENERGY),
+    )["gpu"]
+    # An hour at 302 W, of which 292 W have a spread of 0.1 and 10 W one of 0.2, at 0.5 $/kWh.
+    spread = math.hypot(29.2, 2.0) / 302
+    assert (found.price_usd.mid, found.price_usd.high) == pytest.approx((0.151, 0.151 * math.exp(1.645 * spread)))

@@ -278,3 +278,51 @@ def test_a_service_on_an_owned_machine_pays_for_idle_watts_between_its_requests(
     # Busy for 0.5 %, the measured watts under load hardly matter.
     measured, predicted = (cost(power_w, requests_per_day=12).job_usd.mid for power_w in (800.0, None))
     assert measured - predicted == pytest.approx(0.005 * 730 * 0.5 * 0.498)
+
+
+@pytest.mark.parametrize("power_w", [None, 800.0])
+@pytest.mark.parametrize("job", [{}, {"requests_per_day": 1200}, {"requests_per_day": 12}])
+def test_the_cost_of_electricity_is_as_uncertain_as_the_energy(power_w: float | None, job: dict[str, Any]) -> None:
+    own = gpu_offer(
+        tier="owned",
+        prices=(toys.price(0.4, kind="owned", basis="own_hardware"),),
+        running_usd_per_hour=0.4,
+        electricity_usd_per_kwh=0.5,
+        power_w=power_w,
+    )
+    (quote,) = ranked(own, **job).quotes
+    for end in ("low", "mid", "high"):
+        assert getattr(quote.job_usd, end) == pytest.approx(0.5 * getattr(quote.energy_kwh, end))
+
+
+def test_the_error_of_the_watts_concerns_the_electricity_of_an_owned_machine_and_not_its_purchase() -> None:
+    own = gpu_offer(
+        tier="owned",
+        prices=(toys.price(1.0, kind="owned", basis="own_hardware"),),
+        running_usd_per_hour=0.4,
+        electricity_usd_per_kwh=0.5,
+    )
+    (quote,) = ranked(own).quotes
+    # 0.6 of 0.751 dollars have no error; the rest has sqrt((292 x 0.1)^2 + (10 x 0.2)^2) / 302. The time errs by 1.1.
+    spread = math.hypot(math.log(1.1), 1.645 * 0.151 / 0.751 * math.hypot(29.2, 2.0) / 302)
+    assert quote.job_usd.high == pytest.approx(0.751 * math.exp(spread), rel=1e-3)
+
+
+def test_an_owned_machine_with_predicted_watts_may_be_dearer_than_a_rented_one() -> None:
+    def chance(power_w: float | None) -> float:
+        own = gpu_offer(
+            "own",
+            tier="owned",
+            prices=(toys.price(0.4, kind="owned", basis="own_hardware"),),
+            running_usd_per_hour=0.4,
+            electricity_usd_per_kwh=0.5,
+            power_w=power_w,
+        )
+        # On the same GPU, so that an error of the time does not change their order.
+        found = {one.instance: one for one in ranked(own, gpu_offer("rented", usd_per_hour=0.16)).quotes}
+        return found["own"].chance_cheapest
+
+    # 302 W at 0.5 $/kWh cost 0.151 $/h. With a spread of 0.0969 it is less than 0.16 with the normal distribution at
+    # ln(0.16 / 0.151) / 0.0969 = 0.597: 72.5 %.
+    assert chance(302.0) == 1
+    assert chance(None) == pytest.approx(0.725, abs=0.01)

@@ -10,7 +10,7 @@ from advisor.cost.rank_offers import rank
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice
 from advisor.records.prediction import Predictions
-from advisor.records.price import Rejected
+from advisor.records.price import ExchangeRate, Rejected
 from advisor.records.rejection import Cause, RejectionCode, local_notes, rejections
 from tests.cost import toys
 from tests.says import assert_says
@@ -26,6 +26,14 @@ def test_every_code_has_a_sentence(code: RejectionCode) -> None:
     (found,) = rejections([Rejected(offer=toys.offer("m1"), causes=(cause,))], None)
     assert (found.instance, found.code) == ("m1", code)
     assert found.reason
+
+
+def test_money_is_in_the_currency_of_the_answer_and_the_flag_in_dollars() -> None:
+    cause = Cause(code="over-max-usd", needed=2.5, available=1.25)
+    euro = ExchangeRate(currency="EUR", usd=1.25, date="2026-11-01")
+    (found,) = rejections([Rejected(offer=toys.offer("m1"), causes=(cause,))], None, rate=euro)
+    # 2.5 / 1.25 and 1.25 / 1.25
+    assert_says(found.reason, "EUR 2.00", "EUR 1.00 more", "--max-usd $1.25", "EUR 1.00")
 
 
 def local(identifier: str, device: Device | None, *, note: str = "") -> LocalDevice:

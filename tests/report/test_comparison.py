@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from advisor.answers.comparison import compare_answers
 from advisor.records.change import Comparison
+from advisor.records.price import ExchangeRate
 from advisor.report.as_json import to_json
 from advisor.report.as_markdown import to_markdown
 from advisor.report.comparison import comparison_content, headline
@@ -46,11 +47,23 @@ def test_the_text_says_what_changed_and_what_not() -> None:
     assert_says(titles[2], "before", "aws g6.xlarge", "us-east-1", "batch 64", "amp-bf16")
 
 
+def test_money_is_in_the_currency_of_the_new_answer() -> None:
+    euro = replace(GROWN, exchange_rate=ExchangeRate(currency="EUR", usd=1.25, date="2026-11-01"))
+    text = to_text(comparison_content(compare_answers(BASE, euro), top=10), View())
+    assert_says(text, "EUR 0.336", "EUR 0.36", "EUR 0.403")  # $0.42, $0.45 and $0.504
+    assert "$" not in text
+
+
 def test_the_headline_says_multiples_as_such_and_names_another_model() -> None:
     # 8.178e10 / 8.178e9 = 10.
     said = headline(compare_answers(BASE, with_flops(BASE, 8.178e10)))
     assert_says(said, "resnet50", "10 times", "FLOP")
     assert "%" not in said
+    # A thousandth of the FLOP, at a cost that 0.42 / 0.03 = 14 times was; 0.42 / 0.0525 = 8 is 1 - 1 / 8 = 88 % less.
+    small = compare_answers(BASE, with_flops(recommendation(slower(L4, 1 / 14)), 8.178e6))
+    assert_says(headline(small), "1,000x fewer FLOP", "14x less")
+    assert_says(to_text(comparison_content(small, top=10), View()), "/ 1,000", "/ 14")
+    assert_says(headline(compare_answers(BASE, recommendation(slower(L4, 1 / 8)))), "88 % less")
     other = replace(BASE, workload=replace(BASE.workload, name="resnet18"))
     assert_says(headline(compare_answers(BASE, other)), "resnet18", "resnet50", "as many FLOP")
     unpriced = headline(compare_answers(BASE, recommendation()))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.records.answer import CostParts, Job, Quote
-from advisor.records.price import TorchWheel
+from advisor.records.price import ExchangeRate, TorchWheel
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
 from advisor.report.quote_notes import cost_notes, covered_cost, price_terms, steps_note
@@ -23,7 +23,7 @@ FULL = replace(
 
 
 def notes(quote: Quote, job: Job = JOB) -> list[str]:
-    return [*price_terms(quote, job), *cost_notes(quote, job)]
+    return [*price_terms(quote, job, rate=None), *cost_notes(quote, job)]
 
 
 def test_a_figure_says_for_what_how_it_is_paid_what_it_holds_and_of_when_it_is() -> None:
@@ -102,6 +102,8 @@ def test_a_wait_for_the_machine_is_said_to_be_in_the_time() -> None:
 def test_a_commitment_says_what_it_obliges_to() -> None:
     (commitment,) = notes(replace(L4, price_kind="commit_3y", commitment_usd=26280.0))
     assert_says(commitment, "three years", "$26,280")
+    euro = ExchangeRate(currency="EUR", usd=1.25, date="2026-11-01")
+    assert_says(*price_terms(replace(L4, price_kind="commit_3y", commitment_usd=26280.0), JOB, rate=euro), "EUR 21,024")
 
 
 def test_a_service_is_told_by_the_month_with_its_instances() -> None:

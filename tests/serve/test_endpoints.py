@@ -66,6 +66,9 @@ def test_a_mistake_in_the_devices_to_explain_names_their_key_and_no_flag(
 def test_nothing_to_explain_says_so(catalog: Catalog) -> None:
     status, found = ask("explain", {"workload": WORKLOAD, "options": {"samples": 1_000_000, "max_usd": 1e-9}}, catalog)
     assert (status, found["error"]["code"]) == (422, "nothing-fits")  # type: ignore[index]
+    hint = found["error"]["hint"]  # type: ignore[index]
+    assert "`recommend`" in hint
+    assert "advise" not in hint
 
 
 def test_offers_are_those_asked_for(catalog: Catalog) -> None:

@@ -49,3 +49,12 @@ def test_switching_to_training_changes_nothing_and_raises_nothing(tmp_path: Path
 def test_other_inputs_than_the_exported_ones_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="exported"):
         load(exported(tmp_path), mode="inference", specs=parse_input_specs(["5"]))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a program"])
+def test_a_file_that_is_no_program_is_refused_before_torch_logs_a_traceback(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "bad.pt2"
+    file.write_bytes(content)
+    with pytest.raises(LoadError, match=r"bad\.pt2.*not an exported program") as caught:
+        load_inference(str(file))
+    assert "torch.export.save" in caught.value.hint

@@ -243,6 +243,9 @@ def test_a_file_that_is_none_is_the_users_mistake(tmp_path: Path) -> None:
         loaded(str(path))
     with pytest.raises(LoadError):
         loaded(str(tmp_path / "missing.onnx"))
+    path.write_bytes(b"")  # an ONNX file without any of its fields
+    with pytest.raises(LoadError, match="no operators"):
+        load(str(path), mode="inference", specs=())
 
 
 def test_shapes_that_do_not_fit_name_the_node(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from advisor.cli.flags import flag, option_flags
 from advisor.cli.output import STDOUT, Output, write, write_answer
 from advisor.cli.terminal import counted_progress, say
 from advisor.errors import ExitCode, UsageError
+from advisor.files.whole_file import require_folder
 from advisor.records.flag_values import comma_list
 from advisor.records.options import Options, PrecisionChoice
 from advisor.units import parse_count, parse_duration_s
@@ -88,8 +89,8 @@ def command(
     from advisor.report.devices import calibration_content
 
     _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
-    if export is not None and not export.parent.is_dir():
-        raise UsageError(f"--export {export}: folder {export.parent} does not exist", hint="create the folder first")
+    if export is not None:
+        require_folder(export, flag="--export")
     catalog = catalog_of(options)
     if fleet is not None:
         _write_fleet(fleet, catalog, folder=folder, budget_s=time_budget)

@@ -1,6 +1,5 @@
 """Compare predictions with measured step times."""
 
-import math
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -11,23 +10,14 @@ from advisor.cli.command import Command
 from advisor.cli.flags import flag, measurements_flag, option_flags
 from advisor.cli.output import PAGE_SUFFIXES, TABLE_OR_JSON, Output, output_flag, write, write_answer
 from advisor.cli.terminal import counted_progress
-from advisor.errors import ExitCode, UsageError
+from advisor.errors import ExitCode
 from advisor.records.options import Options
+from advisor.units import parse_ratio
 
-_MAX_HELP = "exit 3 if the mean error of all rows exceeds RATIO; 0.2 means 20 %"
+_MAX_HELP = "exit 3 if the mean error of all rows exceeds RATIO: 0.2 or 20%"
 _OUTPUT_HELP = (
     "table, json, html, or svg (chart of predicted against measured), to stdout; or a file (.txt .json .html .svg)"
 )
-
-
-def _ratio(text: str) -> float:
-    try:
-        ratio = float(text)
-    except ValueError:
-        ratio = math.nan
-    if not 0 <= ratio < math.inf:
-        raise UsageError(f"{text!r} is not a ratio", hint="for example 0.2 for 20 %")
-    return ratio
 
 
 @click.command(
@@ -35,7 +25,7 @@ def _ratio(text: str) -> float:
     cls=Command,
     params=[
         measurements_flag(),
-        flag("--max-mape", _MAX_HELP, metavar="RATIO", read=_ratio),
+        flag("--max-mape", _MAX_HELP, metavar="RATIO", read=parse_ratio),
         click.Option(["--rows"], is_flag=True, help="add every row to the JSON, with its prediction and measurement"),
         *option_flags(only=("profiles", "prices", "timeout", "top")),
         output_flag({**TABLE_OR_JSON, **PAGE_SUFFIXES, "svg": ".svg"}, help_text=_OUTPUT_HELP),

@@ -4,6 +4,7 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 from torch import nn
@@ -30,6 +31,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     """
     if not Path(reference).is_file():
         raise LoadError(f"{reference}: no such file", hint="name a file that torch.export.save wrote")
+    if not is_zipfile(reference):  # torch would log a traceback
+        raise LoadError(f"{reference} is not an exported program", hint="name a file that torch.export.save wrote")
     program = torch.export.load(reference)
     if specs or program.example_inputs is None:
         raise LoadError(

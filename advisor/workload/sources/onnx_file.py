@@ -51,6 +51,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         raise LoadError(f"{reference}: {error.strerror}", hint="name a file that torch.onnx.export wrote") from None
     except DecodeError as error:
         raise LoadError(f"{reference} is not an ONNX file: {error}", hint="export the model again") from None
+    if not model.graph.node:  # an empty file is a message without fields
+        raise LoadError(f"{reference}: its graph has no operators", hint="export the model again")
     if model.functions:
         from onnx import inliner
 
