@@ -2,8 +2,9 @@
 
     python scripts/check_chances.py
 
-Each draw gives every device, host and price list its error and prices the job anew, with code of its own: the program
-approximates how a cost grows with the time of a step, this does not. A slow test compares both.
+Each draw gives the model and every device, host and price list its error and prices the job anew, with code of its own:
+for jobs that end the program approximates how a cost grows with the time of a step, this does not. A slow test compares
+both.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -44,7 +45,10 @@ BUSY = {
 SIZED = {
     "ResNet-50, a million samples": ("examples/resnet50.py", Options(samples=1_000_000)),
     "BERT, a million samples": ("hf:examples/configs/bert_base.json", Options(samples=1_000_000)),
+}
+SERVED = {
     "BERT, 10 million requests a day": ("hf:examples/configs/bert_base.json", Options(requests_per_day=10_000_000)),
+    "ResNet-50, 10 million requests a day": ("examples/resnet50.py", Options(requests_per_day=10_000_000)),
 }
 
 
@@ -97,6 +101,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
     priced = [selection.priced[index] for index in ranked.tolist()]
     ids = [predictions.devices[index].id for index in at[0].tolist()]
     own, host = predictions.own_log_spread[at], predictions.host_log_spread
+    of_model_spread = np.sqrt(np.maximum(predictions.log_spread[at] ** 2 - own**2, 0))
     host_spread = np.zeros_like(own) if host is None else host[at]
     step_s, batch, terms = predictions.step_s[at], predictions.batches[at[1]], costed.terms.of(ranked)
     mid_usd = _usd(step_s[:, np.newaxis], terms.usd_per_hour[:, np.newaxis], batch=batch, terms=terms, job=job)[:, 0]
@@ -108,10 +113,12 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
     for count in _chunks(draw_count):
         of_device = _errors(ids, np.sqrt(np.maximum(own**2 - host_spread**2, 0)), random, count=count)
         of_host = _errors([one.offer.cpu for one in priced], host_spread, random, count=count)
+        of_model = _errors([""] * len(priced), of_model_spread, random, count=count)
+        of_model *= job.requests_per_day is not None  # it changes the order of costs by whole instances alone
         lists = [(one.offer.provider, device, one.price.kind) for one, device in zip(priced, ids, strict=True)]
         of_price = _errors(lists, np.array([one.log_spread for one in priced]), random, count=count)
         usd = _usd(
-            step_s[:, np.newaxis] * np.exp(of_device + of_host),
+            step_s[:, np.newaxis] * np.exp(of_device + of_host + of_model),
             terms.usd_per_hour[:, np.newaxis] * np.exp(of_price),
             batch=batch,
             terms=terms,
@@ -176,7 +183,7 @@ def _chunks(total: int) -> Iterator[int]:
 
 
 def _lines() -> Iterator[str]:
-    for name, (source, options) in (BUSY | SIZED).items():
+    for name, (source, options) in (BUSY | SIZED | SERVED).items():
         found = compare(source, options)
         likeliest = sorted(found.by_device.items(), key=lambda one: -one[1][0])[:2]
         told = ", ".join(
@@ -192,9 +199,8 @@ _HEAD = f"""# The chance of being the cheapest, checked
 host CPU and each price list, as the predictions and prices state them. In each draw it prices the job anew on
 every offer and counts which one is the cheapest. The answer's chances come from {PROGRAM_DRAW_COUNT:,} draws,
 so differences of up to 3 percentage points are chance. A job with a size may differ by more: the program
-approximates how its cost grows with the time of a step, where start-up, minimums and whole instances are paid.
-The last line shows the limit of that: with few whole instances the cost does not change at all until one more
-is needed.
+approximates how its cost grows with the time of a step, where start-up and minimums are paid. For a service, whose
+cost does not change at all until another whole instance is needed, both draw the error of the model too.
 
 This checks the arithmetic, not the errors that go into it; [accuracy.md](accuracy.md) checks those.
 

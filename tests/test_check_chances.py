@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from scripts.check_chances import BUSY, DRAW_COUNT, PROGRAM_DRAW_COUNT, _errors, _wins, compare
+from scripts.check_chances import BUSY, DRAW_COUNT, PROGRAM_DRAW_COUNT, SERVED, _errors, _wins, compare
 
 
 def test_a_source_has_one_error_for_all_its_offers() -> None:
@@ -20,9 +20,9 @@ def test_a_tie_is_shared() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BUSY)
+@pytest.mark.parametrize("name", BUSY | SERVED)
 def test_the_chances_are_the_shares_of_wins(name: str) -> None:
-    source, options = BUSY[name]
+    source, options = (BUSY | SERVED)[name]
     found = compare(source, options)
     for pairs in (found.by_device, found.by_offer, found.of_all):
         for what, (chance, share) in pairs.items():

@@ -3,7 +3,7 @@
 A cost has errors that are log-normal around it and independent of each other: those of the device, the host, the price
 and the predicted watts of an owned machine. Offers with the same device, host or price list share that error, so it
 does not change their order. An error of the model, its trace and its counts scales the time on every device by the same
-factor, so it is left out.
+factor, so it is left out, except for a service: with whole instances, it may make one offer need another instance.
 """
 
 import math
@@ -35,12 +35,31 @@ class SharedError:
     source: Sequence[Hashable]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CostsByTime:
+    """The costs of offers by the error of the step's time.
+
+    - `log_error`: errors in the logarithm, (points,), at equal distances
+    - `usd`: the costs at these errors, (points, offers)
+    - `errors`: what adds up to the error of the time
+    """
+
+    log_error: FloatArray
+    usd: FloatArray
+    errors: Sequence[SharedError]
+
+
 def chances_of_cheapest(
-    usd: FloatArray, *, errors: Sequence[SharedError], among: IndexArray | None = None
+    usd: FloatArray,
+    *,
+    errors: Sequence[SharedError],
+    among: IndexArray | None = None,
+    by_time: CostsByTime | None = None,
 ) -> FloatArray:
     """Return the chance that each offer is the cheapest; equal costs share it evenly, and so do free offers.
 
-    With `among`, only the offers at these indices are compared, and the others have no chance.
+    With `among`, only the offers at these indices are compared, and the others have no chance. With `by_time`, the
+    costs are those at the error of the step's time, and `errors` come on top.
 
     Each source of error is drawn once for all its offers, from equally likely strata in random order (Latin hypercube:
     McKay, Beckman and Conover 1979).
@@ -53,17 +72,31 @@ def chances_of_cheapest(
         return chances
     mid = np.log(usd)
     reach = _REACH * np.sqrt(sum((error.log_spread**2 for error in errors), start=np.zeros_like(mid)))
-    may_win = among[(mid - reach)[among] <= (mid + reach)[among].min()]
+    low, high = (mid, mid) if by_time is None else (np.log(by_time.usd.min(axis=0)), np.log(by_time.usd.max(axis=0)))
+    may_win = among[(low - reach)[among] <= (high + reach)[among].min()]
     logs = np.repeat(mid[may_win, np.newaxis], _DRAW_COUNT, axis=1)
     random = np.random.default_rng(_SEED)
+    if by_time is not None:
+        of_time = np.zeros_like(logs)
+        _add_draws(of_time, by_time.errors, may_win=may_win, random=random)
+        places = np.arange(len(by_time.log_error))
+        at = np.rint(np.interp(of_time, by_time.log_error, places)).astype(np.intp)
+        logs = np.log(by_time.usd)[at, may_win[:, np.newaxis]]
+    _add_draws(logs, errors, may_win=may_win, random=random)
+    is_least = logs == logs.min(axis=0)
+    chances[may_win] = (is_least / is_least.sum(axis=0)).mean(axis=1)
+    return chances
+
+
+def _add_draws(
+    logs: FloatArray, errors: Sequence[SharedError], *, may_win: IndexArray, random: np.random.Generator
+) -> None:
+    """Add draws of the errors of the offers `may_win` to their logarithms, (offers, draws)."""
     for error in errors:
         spread, source = error.log_spread[may_win], _numbered([error.source[offer] for offer in may_win.tolist()])
         if spread.any():
             strata = np.tile(_strata(), (int(source.max()) + 1, 1))
             logs += random.permuted(strata, axis=1)[source] * spread[:, np.newaxis]
-    is_least = logs == logs.min(axis=0)
-    chances[may_win] = (is_least / is_least.sum(axis=0)).mean(axis=1)
-    return chances
 
 
 def chances_by_device(quotes: Iterable[Quote]) -> tuple[DeviceChance, ...]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
+from advisor.cost.cheapest import CostsByTime, SharedError, chances_of_cheapest, indistinguishable
 from advisor.cost.costed_offers import ChosenOffers
+from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.offer_terms import offer_terms
 from advisor.cost.power import grid_of
@@ -17,6 +18,15 @@ from advisor.records.energy import EnergyData
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, Predictions
 from advisor.records.price import PricedOffer
+
+_REACH = 4.0
+"""Standard deviations of the step's time covered on each side."""
+_POINT_COUNT = 161
+"""Errors of the step's time at which a service is costed."""
+_LIKELY = 0.05
+"""Least chance of being the cheapest at which an offer of a service is too close to call."""
+_TIME_ERRORS = 2
+"""The errors of the step's time come first, by device and by host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,10 +70,13 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         purchases=purchases,
     )
     leads = may_lead(is_candidate, amounts[0], purchases=purchases)
-    usd, usd_errors = offers.step_usd[0], _errors(offers, predictions, billing=billing, of="cost")
+    usd, usd_errors, by_time = offers.step_usd[0], _errors(offers, predictions, billing=billing, of="cost"), None
+    if job.requests_per_day is not None:
+        by_time, usd_errors = _costs_by_time(offers, predictions, job=job), usd_errors[_TIME_ERRORS:]
     candidates = np.flatnonzero(is_candidate if is_candidate.any() else ~is_candidate)
-    chances = chances_of_cheapest(usd, errors=usd_errors)
+    chances = chances_of_cheapest(usd, errors=usd_errors, by_time=by_time)
     is_all = len(candidates) == len(chances)
+    among = chances if is_all else chances_of_cheapest(usd, errors=usd_errors, by_time=by_time, among=candidates)
     compared = {
         "cost": usd,
         "time": offers.step_time_s[0],
@@ -71,19 +84,40 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         "co2": offers.co2_kg[0],
     }[job.objective]
     errors = _errors(offers, predictions, billing=billing, of=job.objective)
+    best = int(leads.argmax())
+    is_too_close = indistinguishable(compared, errors=errors, best=best)
+    if by_time is not None and job.objective == "cost":
+        is_too_close |= (among >= _LIKELY) & (np.arange(len(usd)) != best)
     return Standing(
         is_candidate=is_candidate,
         may_lead=leads,
         chance_cheapest=chances,
-        chance_among_candidates=chances if is_all else chances_of_cheapest(usd, errors=usd_errors, among=candidates),
-        is_too_close=indistinguishable(compared, errors=errors, best=int(leads.argmax())),
+        chance_among_candidates=among,
+        is_too_close=is_too_close,
         on_pareto_front=pareto_front(offers.job_usd[0], offers.step_time_s[0]),
         on_co2_front=pareto_front(offers.job_usd[0], np.where(np.isnan(offers.co2_kg[0]), np.inf, offers.co2_kg[0])),
     )
 
 
-def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing, of: Objective) -> list[SharedError]:
-    """Return the independent errors of the amount by which `of` compares offers, as shares of that amount."""
+def _costs_by_time(offers: ChosenOffers, predictions: Predictions, *, job: Job) -> CostsByTime:
+    """Return the costs of a service by the error of its step's time, for which whole instances are added."""
+    at = offers.device, offers.batch_index
+    whole, own = predictions.log_spread[at], predictions.own_log_spread[at]
+    model = SharedError(log_spread=np.sqrt(np.maximum(whole**2 - own**2, 0.0)), source=[""] * len(whole))
+    log_error = np.linspace(-1.0, 1.0, _POINT_COUNT) * _REACH * float(whole.max())
+    costs = [
+        cost_job(offers.step_s[0] * ratio, batch=offers.batch, terms=offers.terms, job=job).job_usd
+        for ratio in np.exp(log_error)
+    ]
+    return CostsByTime(
+        log_error=log_error, usd=np.stack(costs), errors=[*_time_errors(offers, predictions, elasticity=1.0), model]
+    )
+
+
+def _time_errors(
+    offers: ChosenOffers, predictions: Predictions, *, elasticity: FloatArray | float
+) -> list[SharedError]:
+    """Return the errors of the step's time by device and by host, times an elasticity."""
     at = offers.device, offers.batch_index
     ids = [predictions.devices[index].id for index in offers.device.tolist()]
     own_log_spread = predictions.own_log_spread[at]
@@ -91,12 +125,18 @@ def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing,
     if predictions.host_log_spread is not None:
         host_log_spread = predictions.host_log_spread[at]
     device_log_spread = np.sqrt(np.maximum(own_log_spread**2 - host_log_spread**2, 0.0))
-    of_usd, of_time = (_elasticity(amounts, offers.step_s) for amounts in (offers.step_usd, offers.step_time_s))
-    elasticity = {"cost": of_usd, "time": of_time, "cost-time": of_usd + of_time, "co2": of_time}[of]
-    errors = [
+    return [
         SharedError(log_spread=device_log_spread * elasticity, source=ids),
         SharedError(log_spread=host_log_spread * elasticity, source=[one.offer.cpu for one in offers.priced]),
     ]
+
+
+def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing, of: Objective) -> list[SharedError]:
+    """Return the independent errors of the amount by which `of` compares offers, as shares of that amount."""
+    ids = [predictions.devices[index].id for index in offers.device.tolist()]
+    of_usd, of_time = (_elasticity(amounts, offers.step_s) for amounts in (offers.step_usd, offers.step_time_s))
+    elasticity = {"cost": of_usd, "time": of_time, "cost-time": of_usd + of_time, "co2": of_time}[of]
+    errors = _time_errors(offers, predictions, elasticity=elasticity)
     if of == "co2":
         return [
             *errors,

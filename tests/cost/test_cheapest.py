@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
+from advisor.cost.cheapest import CostsByTime, SharedError, chances_of_cheapest, indistinguishable
 
 
 def errors(count: int, spread: float, device: Sequence[Hashable] | None) -> list[SharedError]:
@@ -98,6 +98,22 @@ def test_an_old_price_may_have_risen() -> None:
     price = SharedError(log_spread=np.array([0.3, 0.0]), source=("old list", "new list"))
     found = chances_of_cheapest(np.array([1.0, 1.2]), errors=[*errors(2, 0.1, (0, 0)), price])
     assert found.tolist() == pytest.approx([0.728, 0.272], abs=0.01)
+
+
+def test_a_service_may_need_another_instance() -> None:
+    """The first costs $1 up to an error of 5 % of the time and $2 beyond it; the second always costs $1.50."""
+    log_error = np.linspace(-0.4, 0.4, 161)
+    usd = np.stack([np.where(log_error < 0.05, 1.0, 2.0), np.full(161, 1.5)], axis=1)
+    # Both have the model's error of 0.1, and the first one of its device: Phi(0.05 / hypot(0.1, 0.05)) = Phi(0.447).
+    model = SharedError(log_spread=np.full(2, 0.1), source=("", ""))
+    device = SharedError(log_spread=np.array([0.05, 0.0]), source=("a", "b"))
+    by_time = CostsByTime(log_error=log_error, usd=usd, errors=[model, device])
+    found = chances_of_cheapest(np.array([1.0, 1.5]), errors=[], by_time=by_time)
+    assert found.tolist() == pytest.approx([0.673, 0.327], abs=0.02)
+    doubtful = SharedError(log_spread=np.array([0.0, 0.3]), source=("", "an old list"))
+    # The second is also cheaper where its price has fallen by a third: Phi(log(1 / 1.5) / 0.3) = 0.088.
+    either = chances_of_cheapest(np.array([1.0, 1.5]), errors=[doubtful], by_time=by_time)
+    assert either.tolist()[0] == pytest.approx(0.673 * (1 - 0.088) + 0.327 * 0.169, abs=0.02)
 
 
 def test_intervals_of_ninety_percent_overlap_or_not() -> None:
