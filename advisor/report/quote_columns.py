@@ -152,9 +152,10 @@ def _names(quotes: Sequence[Quote]) -> list[str]:
     return names
 
 
-def percent_chance(quote: Quote) -> str:
-    """Return the probability that the quote is the cheapest with a trusted price, in whole percent, such as "61 %"."""
-    return units.format_ratio(round(quote.chance_among_trusted, 2))
+def percent_chance(chance: float) -> str:
+    """Return a chance of being the cheapest with a trusted price in whole percent: "61 %", ">99 %" if not certain."""
+    is_nearly_sure = round(chance, 2) == 1 and round(chance, 6) < 1
+    return ">99 %" if is_nearly_sure else units.format_ratio(round(chance, 2))
 
 
 def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...]:
@@ -262,7 +263,7 @@ def _place(row: RankedQuote) -> str:
 
 def _chance(row: RankedQuote) -> str:
     is_compared = row.rank is not None and (row.quote.is_candidate or row.quote.chance_among_trusted > 0)
-    return percent_chance(row.quote) if is_compared else "-"
+    return percent_chance(row.quote.chance_among_trusted) if is_compared else "-"
 
 
 def _memory_share(row: RankedQuote) -> float:

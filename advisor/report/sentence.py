@@ -397,10 +397,11 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     quotes, is_cost = recommendation.quotes, recommendation.job.objective == "cost"
     if len(quotes) < 2:
         return ""
-    chance = f"{percent_chance(best)} likely to be the cheapest" if is_cost else ""
+    own_chance = percent_chance(best.chance_among_trusted)
+    chance = f"{own_chance} likely to be the cheapest" if is_cost else ""
     of_device = next((one.chance for one in recommendation.chance_by_device if one.id == best.device.id), 0.0)
-    device_chance = units.format_ratio(round(of_device, 2))
-    if is_cost and of_device and device_chance != percent_chance(best):
+    device_chance = percent_chance(of_device)
+    if is_cost and of_device and device_chance != own_chance:
         chance += f", its device {device_chance}"
     rivals = rivals_of(best, recommendation)
     if not rivals:
@@ -408,7 +409,8 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
         return f"How sure: {chance or 'no other offer is too close to call'}{aside}."
     shown = rivals[:NAMED_RIVAL_COUNT]
     named = ", ".join(
-        f"{rival.provider} {rival.instance}{f' ({percent_chance(rival)})' if is_cost else ''}" for rival in shown
+        f"{rival.provider} {rival.instance}{f' ({percent_chance(rival.chance_among_trusted)})' if is_cost else ''}"
+        for rival in shown
     )
     unnamed = f" and {len(rivals) - len(shown):,} more" if len(rivals) > len(shown) else ""
     offers = "1 other offer" if len(rivals) == 1 else f"{len(rivals):,} other offers"

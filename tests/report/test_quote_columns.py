@@ -74,8 +74,8 @@ def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
 
 
 def test_a_chance_is_told_in_whole_percents_alone() -> None:
-    chances = [replace(L4, chance_among_trusted=chance) for chance in (0.0, 0.004, 0.006, 0.9949, 1.0)]
-    assert [percent_chance(one) for one in chances] == ["0 %", "0 %", "1 %", "99 %", "100 %"]
+    chances = (0.0, 0.004, 0.006, 0.9949, 0.9951, 0.9999, 1.0)
+    assert list(map(percent_chance, chances)) == ["0 %", "0 %", "1 %", "99 %", ">99 %", ">99 %", "100 %"]
 
 
 def test_the_machine_at_hand_follows_the_ranked_rows_without_a_rank() -> None:
