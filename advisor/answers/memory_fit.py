@@ -69,8 +69,8 @@ def reading_here(on: Iterable[str]) -> dict[str, Any]:
 def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
     """Say whether the step fits each of `on`, or every device on offer within the limits, smallest memory first.
 
-    The precision, and the plan over the GPUs of a machine, are those that the ranking chooses at this batch. Of the
-    instances without a GPU, the cheapest of each memory and precision stands for all, which need the same memory.
+    The ranking's choice of precision, and of the plan over a machine's GPUs, applies at this batch. CPU instances with
+    the same memory size and precision need the same memory, so only the cheapest of them is shown.
     Raises `UsageError` if one of `on` cannot take the batch, however much memory it has.
     """
     workload, options, catalog = question.workload, question.options, question.catalog

@@ -113,8 +113,7 @@ class KindMarket:
         devices, batches = costed.device[offers], costed.batch_index[offers]
         terms, batch_sizes = costed.terms.of(offers), predictions.batches[batches]
         step_s = predictions.step_s[devices, batches]
-        whole, own = predictions.log_spread[devices, batches], predictions.own_log_spread[devices, batches]
-        shared = np.sqrt(np.maximum(whole**2 - own**2, 0.0))
+        own, shared = (one[devices, batches] for one in (predictions.own_log_spread, predictions.shared_log_spread))
         costs = cost_job(step_s, batch=batch_sizes, terms=terms, job=job)
         price_spread = np.hypot(self._price_log_spreads[offers], electricity_log_spread(costs, terms))
 

@@ -16,8 +16,8 @@ import numpy as np
 from advisor.records.answer import Z_90, DeviceChance, Quote
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-_REACH = 4.0
-"""Standard deviations covered on each side of a cost; 3 in 100,000 lie above."""
+REACH = 4.0
+"""Standard deviations covered on each side of a cost or a time; 3 in 100,000 lie above."""
 _DRAW_COUNT = 4096
 """Draws of all errors together: the standard error of a chance is at most 0.5 / sqrt(4096) = 0.8 %."""
 _SEED = 20261123
@@ -71,7 +71,7 @@ def chances_of_cheapest(
         chances[among] = is_free / np.count_nonzero(is_free)
         return chances
     mid = np.log(usd)
-    reach = _REACH * np.sqrt(sum((error.log_spread**2 for error in errors), start=np.zeros_like(mid)))
+    reach = REACH * np.sqrt(sum((error.log_spread**2 for error in errors), start=np.zeros_like(mid)))
     low, high = (mid, mid) if by_time is None else (np.log(by_time.usd.min(axis=0)), np.log(by_time.usd.max(axis=0)))
     may_win = among[(low - reach)[among] <= (high + reach)[among].min()]
     logs = np.repeat(mid[may_win, np.newaxis], _DRAW_COUNT, axis=1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.cost.cheapest import CostsByTime, SharedError, chances_of_cheapest, indistinguishable
+from advisor.cost.cheapest import REACH, CostsByTime, SharedError, chances_of_cheapest, indistinguishable
 from advisor.cost.costed_offers import ChosenOffers
 from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
@@ -19,14 +19,10 @@ from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, Predictions
 from advisor.records.price import PricedOffer
 
-_REACH = 4.0
-"""Standard deviations of the step's time covered on each side."""
 _POINT_COUNT = 161
 """Errors of the step's time at which a service is costed."""
 _LIKELY = 0.05
 """Least chance of being the cheapest at which an offer of a service is too close to call."""
-_TIME_ERRORS = 2
-"""The errors of the step's time come first, by device and by host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,9 +66,9 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         purchases=purchases,
     )
     leads = may_lead(is_candidate, amounts[0], purchases=purchases)
-    usd, usd_errors, by_time = offers.step_usd[0], _errors(offers, predictions, billing=billing, of="cost"), None
+    usd, by_time, usd_errors = offers.step_usd[0], None, _errors(offers, predictions, billing=billing, of="cost")
     if job.requests_per_day is not None:
-        by_time, usd_errors = _costs_by_time(offers, predictions, job=job), usd_errors[_TIME_ERRORS:]
+        by_time, usd_errors = _costs_by_time(offers, predictions, job=job), _price_errors(offers, predictions)
     candidates = np.flatnonzero(is_candidate if is_candidate.any() else ~is_candidate)
     chances = chances_of_cheapest(usd, errors=usd_errors, by_time=by_time)
     is_all = len(candidates) == len(chances)
@@ -100,11 +96,10 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
 
 
 def _costs_by_time(offers: ChosenOffers, predictions: Predictions, *, job: Job) -> CostsByTime:
-    """Return the costs of a service by the error of its step's time, for which whole instances are added."""
+    """Return the costs of a service by the error of its step's time: a slower step may need more instances."""
     at = offers.device, offers.batch_index
-    whole, own = predictions.log_spread[at], predictions.own_log_spread[at]
-    model = SharedError(log_spread=np.sqrt(np.maximum(whole**2 - own**2, 0.0)), source=[""] * len(whole))
-    log_error = np.linspace(-1.0, 1.0, _POINT_COUNT) * _REACH * float(whole.max())
+    model = SharedError(log_spread=predictions.shared_log_spread[at], source=[""] * len(offers.priced))
+    log_error = np.linspace(-1.0, 1.0, _POINT_COUNT) * REACH * float(predictions.log_spread[at].max())
     costs = [
         cost_job(offers.step_s[0] * ratio, batch=offers.batch, terms=offers.terms, job=job).job_usd
         for ratio in np.exp(log_error)
@@ -118,8 +113,7 @@ def _time_errors(
     offers: ChosenOffers, predictions: Predictions, *, elasticity: FloatArray | float
 ) -> list[SharedError]:
     """Return the errors of the step's time by device and by host, times an elasticity."""
-    at = offers.device, offers.batch_index
-    ids = [predictions.devices[index].id for index in offers.device.tolist()]
+    at, ids = (offers.device, offers.batch_index), _device_ids(offers, predictions)
     own_log_spread = predictions.own_log_spread[at]
     host_log_spread = np.zeros_like(own_log_spread)
     if predictions.host_log_spread is not None:
@@ -133,24 +127,30 @@ def _time_errors(
 
 def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing, of: Objective) -> list[SharedError]:
     """Return the independent errors of the amount by which `of` compares offers, as shares of that amount."""
-    ids = [predictions.devices[index].id for index in offers.device.tolist()]
     of_usd, of_time = (_elasticity(amounts, offers.step_s) for amounts in (offers.step_usd, offers.step_time_s))
     elasticity = {"cost": of_usd, "time": of_time, "cost-time": of_usd + of_time, "co2": of_time}[of]
     errors = _time_errors(offers, predictions, elasticity=elasticity)
     if of == "co2":
         return [
             *errors,
-            SharedError(log_spread=offers.power.log_spread, source=ids),
+            SharedError(log_spread=offers.power.log_spread, source=_device_ids(offers, predictions)),
             _grid_error(offers.priced, billing.energy),
         ]
-    if of == "time":
-        return errors
+    return errors if of == "time" else [*errors, *_price_errors(offers, predictions)]
+
+
+def _price_errors(offers: ChosenOffers, predictions: Predictions) -> list[SharedError]:
+    """Return the errors of the cost that do not come from time: of list prices, and of owned machines' electricity."""
+    ids = _device_ids(offers, predictions)
     sources = [(one.offer.provider, device, one.price.kind) for one, device in zip(offers.priced, ids, strict=True)]
     return [
-        *errors,
         SharedError(log_spread=offers.price_log_spread, source=sources),
         SharedError(log_spread=offers.electricity_log_spread, source=ids),
     ]
+
+
+def _device_ids(offers: ChosenOffers, predictions: Predictions) -> list[str]:
+    return [predictions.devices[index].id for index in offers.device.tolist()]
 
 
 def _grid_error(priced: Sequence[PricedOffer], energy: EnergyData) -> SharedError:

@@ -47,7 +47,7 @@ def _flops(call: Call) -> Number:
 
     Inputs (query, key, value[, mask]), in backward (grad_out, query, key, value, ...). Grouped-query attention shares
     keys among heads, which saves bytes but no FLOP. The causal flag is `causal` in composites, and `is_causal` in
-    torch's operators. Of a mask of blocks, `block_ratio` is the share that is computed.
+    torch's operators. With a block mask, `block_ratio` is the share of blocks computed.
     """
     is_backward = "_backward" in call.op
     result, query, key = call.inputs[:3] if is_backward else (call.outputs[0], *call.inputs[:2])

@@ -22,8 +22,8 @@ PARTS = (
 """The parts of a step's time. "block": in the model's repeated blocks; "inner": between a block's norms and its
 residual additions, which tensor parallelism divides; "cached": attention over a KV cache, which it divides by heads."""
 RESOURCES = ("kernels", "dispatch", "transfer")
-"""What works on a GPU's step at the same time: its kernels, the host's dispatch and the copies of inputs. A CPU
-dispatches and computes on the same cores, so all of this counts as its kernels."""
+"""The resources that a GPU's step uses concurrently: the GPU for its kernels, the host for dispatch, and the link for
+copies of inputs. A CPU dispatches and computes on the same cores, so all of its time counts as kernels."""
 RECOMPUTED_PARTS = ("block_forward", "inner_forward")
 """The entries of `PARTS` that activation checkpointing recomputes in backward."""
 
@@ -75,6 +75,11 @@ class Predictions:
     overhead_ratio: FloatArray | None = None
     scaling: "Scaling | None" = None
     tokens: "TokenTimes | None" = None
+
+    @property
+    def shared_log_spread(self) -> FloatArray:
+        """Return the part of `log_spread` that is the same on all devices: the error of the model and its counts."""
+        return np.sqrt(np.maximum(self.log_spread**2 - self.own_log_spread**2, 0.0))
 
 
 USES = ("compute_ratio", "memory_ratio", "overhead_ratio")

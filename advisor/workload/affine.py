@@ -192,9 +192,9 @@ def squared_taken_ratios(recordings: Sequence[Recording], batches: Sequence[int]
 def _curves(traced: Any, batches: Sequence[int]) -> _Numbers:
     """Return a, b and c of the bytes a + b x batch + c x batch^2, stacked, through those traced at each batch.
 
-    One trace gives constants, two or three give the line through the first two. Of the four of a step with squares,
-    the first three determine the curve and the last checks it. Raises `NotAffineError` if that check fails, or if the
-    traces have unequal numbers of moments.
+    One trace gives constants, two or three give the line through the first two. A step with squares is traced four
+    times: the first three traces determine the curve and the last checks it. Raises `NotAffineError` if that check
+    fails, or if the traces have unequal numbers of moments.
     """
     if len({len(samples) for samples in traced}) != 1:
         raise NotAffineError

@@ -76,9 +76,9 @@ def works_on_elements(call: TracedCall, values: torch.Tensor) -> bool:
 def _owners(calls: Sequence[TracedCall], storages: Sequence[Collection[int]]) -> Iterator[frozenset[int]]:
     """Yield the parameters that each call works for, as indices of `storages`, which are those of each parameter.
 
-    A result belongs to the parameters of its operands. What belongs to several, such as a global norm, does not make
-    the update of one parameter theirs: of two operands, only the one of fewer parameters counts. A call without any
-    such operand belongs to the same parameters as the call before it.
+    A result belongs to the parameters of its operands. If a parameter's update reads a value that belongs to several
+    parameters, such as a global norm, it still belongs to that one: the operand with fewer parameters counts. A call
+    without any such operand belongs to the same parameters as the call before it.
     """
     owners_of = {number: frozenset({index}) for index, own in enumerate(storages) for number in own}
     owners = frozenset(range(len(storages)))

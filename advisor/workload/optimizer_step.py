@@ -26,7 +26,7 @@ class _Step:
     counts: dict[int, int] = field(default_factory=dict)
     """Parameter id -> how many parameters it represents."""
     closure: "_Closure | None" = None
-    """What the user gave to compute the gradients."""
+    """The closure that the user passed to compute the gradients."""
 
 
 @dataclass(slots=True)

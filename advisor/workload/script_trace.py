@@ -99,7 +99,7 @@ class _Capture:
         self._samples: list[tuple[int, bool]] = []
         """Samples of each call of the model, and whether another network has computed them."""
         self._made: WeakSet[torch.UntypedStorage] = WeakSet()
-        """What the other networks have computed."""
+        """The results of the other networks."""
         self._turns = OptimizerTurns()
         self._waited_for: list[str] = []
         self._end: Moment | None = None

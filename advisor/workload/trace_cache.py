@@ -31,7 +31,7 @@ from advisor.workload.sources import kind_of, source_kinds
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
 
 _CODE = ("errors.py", "files", "machine", "ops", "records", "units.py", "workload")
-"""What a trace imports of this program: this room and those below it, by the import contract in pyproject.toml."""
+"""The packages of this program that a trace imports: this one and those below it in the contract in pyproject.toml."""
 _KEPT_COUNT = 8192
 """Number of Workloads kept, 30 to 80 KB each, most of which is the names of 1,600 to 3,400 files of libraries. A fit on
 all measured steps asks for about 4,000."""
