@@ -113,7 +113,7 @@ class KindMarket:
         devices, batches = costed.device[offers], costed.batch_index[offers]
         terms, batch_sizes = costed.terms.of(offers), predictions.batches[batches]
         step_s = predictions.step_s[devices, batches]
-        own, shared = (one[devices, batches] for one in (predictions.own_log_spread, predictions.shared_log_spread))
+        own, shared = predictions.own_log_spread[devices, batches], predictions.shared_log_spread(devices, batches)
         costs = cost_job(step_s, batch=batch_sizes, terms=terms, job=job)
         price_spread = np.hypot(self._price_log_spreads[offers], electricity_log_spread(costs, terms))
 

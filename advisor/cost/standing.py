@@ -98,7 +98,7 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
 def _costs_by_time(offers: ChosenOffers, predictions: Predictions, *, job: Job) -> CostsByTime:
     """Return the costs of a service by the error of its step's time: a slower step may need more instances."""
     at = offers.device, offers.batch_index
-    model = SharedError(log_spread=predictions.shared_log_spread[at], source=[""] * len(offers.priced))
+    model = SharedError(log_spread=predictions.shared_log_spread(*at), source=[""] * len(offers.priced))
     log_error = np.linspace(-1.0, 1.0, _POINT_COUNT) * REACH * float(predictions.log_spread[at].max())
     costs = [
         cost_job(offers.step_s[0] * ratio, batch=offers.batch, terms=offers.terms, job=job).job_usd

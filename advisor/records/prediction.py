@@ -76,10 +76,13 @@ class Predictions:
     scaling: "Scaling | None" = None
     tokens: "TokenTimes | None" = None
 
-    @property
-    def shared_log_spread(self) -> FloatArray:
-        """Return the part of `log_spread` that is the same on all devices: the error of the model and its counts."""
-        return np.sqrt(np.maximum(self.log_spread**2 - self.own_log_spread**2, 0.0))
+    def shared_log_spread(self, devices: IndexArray, batches: IndexArray) -> FloatArray:
+        """Return the part of `log_spread` that is the same on all devices: the error of the model and its counts.
+
+        It is for pairs of a device and a batch that have a time; others have no spread.
+        """
+        whole, own = self.log_spread[devices, batches], self.own_log_spread[devices, batches]
+        return np.sqrt(np.maximum(whole**2 - own**2, 0.0))
 
 
 USES = ("compute_ratio", "memory_ratio", "overhead_ratio")
