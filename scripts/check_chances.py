@@ -2,9 +2,9 @@
 
     python scripts/check_chances.py
 
-Each draw gives the model and every device, host and price list its error and prices the job anew, with code of its own:
-for jobs that end the program approximates how a cost grows with the time of a step, this does not. A slow test compares
-both.
+Each draw gives the model and every device, host, provider's start-up and price list its error and prices the job anew,
+with code of its own: for jobs that end the program approximates how a cost grows with the times of a step and of
+start-up, this does not. A slow test compares both.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -22,7 +22,7 @@ from advisor.cost.selection import select_offers
 from advisor.predict.batches import asked_batches
 from advisor.predict.capability import fleet_of
 from advisor.question.from_source import catalog_of, profile_source, question_of
-from advisor.records.answer import Job
+from advisor.records.answer import Z_90, Job
 from advisor.records.options import Options
 from advisor.records.prediction import FloatArray, IndexArray
 from advisor.scale.predict_on_all import predict_with_growing_batches
@@ -43,6 +43,8 @@ BUSY = {
     "BERT, spot": ("hf:examples/configs/bert_base.json", Options(price="spot")),
 }
 SIZED = {
+    "MLP, ten million samples": ("examples/mlp.py", Options(samples=10_000_000)),
+    "ResNet-50, 50,000 samples": ("examples/resnet50.py", Options(samples=50_000)),
     "ResNet-50, a million samples": ("examples/resnet50.py", Options(samples=1_000_000)),
     "BERT, a million samples": ("hf:examples/configs/bert_base.json", Options(samples=1_000_000)),
 }
@@ -104,7 +106,8 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
     of_model_spread = np.sqrt(np.maximum(predictions.log_spread[at] ** 2 - own**2, 0))
     host_spread = np.zeros_like(own) if host is None else host[at]
     step_s, batch, terms = predictions.step_s[at], predictions.batches[at[1]], costed.terms.of(ranked)
-    mid_usd = _usd(step_s[:, np.newaxis], terms.usd_per_hour[:, np.newaxis], batch=batch, terms=terms, job=job)[:, 0]
+    columns = step_s[:, np.newaxis], terms.usd_per_hour[:, np.newaxis], terms.start_up_s[:, np.newaxis]
+    mid_usd = _usd(*columns, batch=batch, terms=terms, job=job)[:, 0]
     if not np.allclose(mid_usd, [quote.job_usd.mid for quote in answer.quotes], rtol=1e-9):
         raise ValueError(f"{source}: this script prices the job in another way than the answer")
     candidates = np.array([quote.is_candidate for quote in answer.quotes])
@@ -114,12 +117,13 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
         of_device = _errors(ids, np.sqrt(np.maximum(own**2 - host_spread**2, 0)), random, count=count)
         of_host = _errors([one.offer.cpu for one in priced], host_spread, random, count=count)
         of_model = _errors([""] * len(priced), of_model_spread, random, count=count)
-        of_model *= job.requests_per_day is not None  # it changes the order of costs by whole instances alone
         lists = [(one.offer.provider, device, one.price.kind) for one, device in zip(priced, ids, strict=True)]
         of_price = _errors(lists, np.array([one.log_spread for one in priced]), random, count=count)
+        of_start = _errors([one.offer.provider for one in priced], np.ones(len(priced)), random, count=count)
         usd = _usd(
             step_s[:, np.newaxis] * np.exp(of_device + of_host + of_model),
             terms.usd_per_hour[:, np.newaxis] * np.exp(of_price),
+            _start_up_s(terms, of_start),
             batch=batch,
             terms=terms,
             job=job,
@@ -141,7 +145,22 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
     )
 
 
-def _usd(step_s: FloatArray, usd_per_hour: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> FloatArray:
+def _start_up_s(terms: OfferTerms, deviations: FloatArray) -> FloatArray:
+    """Return start-up times, (offers, draws), log-normal on either side of their middle."""
+    safe = [np.where(one > 0, one, 1.0) for one in (terms.start_up_low_s, terms.start_up_s, terms.start_up_high_s)]
+    below, above = (np.log(safe[end] / safe[1])[:, np.newaxis] * (end - 1) / Z_90 for end in (0, 2))
+    return terms.start_up_s[:, np.newaxis] * np.exp(deviations * np.where(deviations < 0, below, above))
+
+
+def _usd(
+    step_s: FloatArray,
+    usd_per_hour: FloatArray,
+    start_up_s: FloatArray,
+    *,
+    batch: IndexArray,
+    terms: OfferTerms,
+    job: Job,
+) -> FloatArray:
     """Return the cost of the job on each offer in each draw, (offers, draws), of on-demand and uninterrupted spot."""
 
     def of(column: FloatArray | IndexArray) -> FloatArray | IndexArray:
@@ -152,7 +171,7 @@ def _usd(step_s: FloatArray, usd_per_hour: FloatArray, *, batch: IndexArray, ter
         of_instance_usd = 730 * (usd_per_hour + 3600 * of(terms.storage_usd_per_s))
         rent_usd: FloatArray = instances * of_instance_usd
         return rent_usd
-    busy_s = of(terms.start_up_s) + of(np.ceil(job.samples / batch)) * step_s
+    busy_s = start_up_s + of(np.ceil(job.samples / batch)) * step_s
     increment_s = of(terms.increment_s)
     whole_s = np.ceil(busy_s / np.where(increment_s > 0, increment_s, 1.0) * (1 - 1e-12)) * increment_s
     paid_s = np.maximum(np.maximum(whole_s, busy_s), of(terms.minimum_s))
@@ -196,11 +215,12 @@ def _lines() -> Iterator[str]:
 _HEAD = f"""# The chance of being the cheapest, checked
 
 `python scripts/check_chances.py` writes this page. It draws {DRAW_COUNT:,} times an error for each device, each
-host CPU and each price list, as the predictions and prices state them. In each draw it prices the job anew on
-every offer and counts which one is the cheapest. The answer's chances come from {PROGRAM_DRAW_COUNT:,} draws,
-so differences of up to 3 percentage points are chance. A job with a size may differ by more: the program
-approximates how its cost grows with the time of a step, where start-up and minimums are paid. For a service, whose
-cost does not change at all until another whole instance is needed, both draw the error of the model too.
+host CPU, each provider's start-up and each price list, as the predictions and prices state them. In each draw it
+prices the job anew on every offer and counts which one is the cheapest. The answer's chances come from
+{PROGRAM_DRAW_COUNT:,} draws, so differences of up to 3 percentage points are chance. A job with a size may differ by
+more: the program approximates how its cost grows with the times of a step and of start-up. The error of the model is
+drawn here for all jobs. The program draws it for services alone, whose cost does not change until another whole
+instance is needed.
 
 This checks the arithmetic, not the errors that go into it; [accuracy.md](accuracy.md) checks those.
 

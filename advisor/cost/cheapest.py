@@ -1,9 +1,9 @@
 """Computes the chance that each offer is the cheapest, and which offers are too close to the best to call.
 
-A cost has errors that are log-normal around it and independent of each other: those of the device, the host, the price
-and the predicted watts of an owned machine. Offers with the same device, host or price list share that error, so it
-does not change their order. An error of the model, its trace and its counts scales the time on every device by the same
-factor, so it is left out, except for a service: with whole instances, it may make one offer need another instance.
+A cost has errors that are log-normal around it and independent of each other: those of the device, the host, start-up,
+the price and the predicted watts of an owned machine. Offers with the same device, host, provider or price list share
+that error. An error of the model, its trace and its counts scales the time on every device by the same factor, so it is
+left out, except for a service: with whole instances, it may make one offer need another instance.
 """
 
 import math
@@ -29,10 +29,19 @@ _CUMULATIVE = np.array([math.erfc(-z / math.sqrt(2)) / 2 for z in _DEVIATIONS])
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedError:
-    """One kind of error of all offers: its standard deviation in the logarithm, shared where `source` is equal."""
+    """One kind of error of all offers: its standard deviation in the logarithm, shared where `source` is equal.
+
+    Errors below 0 have the deviation `log_spread_below`, if it is given.
+    """
 
     log_spread: FloatArray
     source: Sequence[Hashable]
+    log_spread_below: FloatArray | None = None
+
+    @property
+    def below(self) -> FloatArray:
+        """Return the standard deviation of errors below 0."""
+        return self.log_spread if self.log_spread_below is None else self.log_spread_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,9 +80,12 @@ def chances_of_cheapest(
         chances[among] = is_free / np.count_nonzero(is_free)
         return chances
     mid = np.log(usd)
-    reach = REACH * np.sqrt(sum((error.log_spread**2 for error in errors), start=np.zeros_like(mid)))
+    below, above = (
+        REACH * np.sqrt(sum((spread**2 for spread in spreads), start=np.zeros_like(mid)))
+        for spreads in ([error.below for error in errors], [error.log_spread for error in errors])
+    )
     low, high = (mid, mid) if by_time is None else (np.log(by_time.usd.min(axis=0)), np.log(by_time.usd.max(axis=0)))
-    may_win = among[(low - reach)[among] <= (high + reach)[among].min()]
+    may_win = among[(low - below)[among] <= (high + above)[among].min()]
     logs = np.repeat(mid[may_win, np.newaxis], _DRAW_COUNT, axis=1)
     random = np.random.default_rng(_SEED)
     if by_time is not None:
@@ -93,10 +105,12 @@ def _add_draws(
 ) -> None:
     """Add draws of the errors of the offers `may_win` to their logarithms, (offers, draws)."""
     for error in errors:
-        spread, source = error.log_spread[may_win], _numbered([error.source[offer] for offer in may_win.tolist()])
-        if spread.any():
+        above, below = error.log_spread[may_win, np.newaxis], error.below[may_win, np.newaxis]
+        source = _numbered([error.source[offer] for offer in may_win.tolist()])
+        if above.any() or below.any():
             strata = np.tile(_strata(), (int(source.max()) + 1, 1))
-            logs += random.permuted(strata, axis=1)[source] * spread[:, np.newaxis]
+            draws = random.permuted(strata, axis=1)[source]
+            logs += draws * np.where(draws < 0, below, above)
 
 
 def chances_by_device(quotes: Iterable[Quote]) -> tuple[DeviceChance, ...]:
@@ -117,15 +131,19 @@ def chances_by_device(quotes: Iterable[Quote]) -> tuple[DeviceChance, ...]:
 def indistinguishable(amounts: FloatArray, *, errors: Iterable[SharedError], best: int = 0) -> BoolArray:
     """Return which offers are too close to the one at index `best` to call: their 90 % intervals overlap.
 
-    An error that an offer shares with the best counts only by its difference. The best itself is never marked.
+    Intervals meet with errors below 0 of the dearer offer and above 0 of the cheaper one. An error that an offer shares
+    with the best counts only by its difference. The best itself is never marked.
     """
     overlaps: BoolArray = amounts == 0  # free offers
     if amounts[best] != 0 and not overlaps.any():
         others, bests = np.zeros_like(amounts), np.zeros_like(amounts)
+        is_dearer = amounts >= amounts[best]
         for error in errors:
             is_shared = np.array([source == error.source[best] for source in error.source])
-            others += np.where(is_shared, error.log_spread - error.log_spread[best], error.log_spread) ** 2
-            bests += np.where(is_shared, 0.0, error.log_spread[best]) ** 2
+            below, above = error.below, error.log_spread
+            own, of_best = np.where(is_dearer, below, above), np.where(is_dearer, below[best], above[best])
+            others += np.where(is_shared, own - of_best, own) ** 2
+            bests += np.where(is_shared, 0.0, np.where(is_dearer, above[best], below[best])) ** 2
         gap = np.abs(np.log(amounts / amounts[best]))
         overlaps = gap <= Z_90 * (np.sqrt(others) + np.sqrt(bests))
     overlaps[best] = False

@@ -8,11 +8,11 @@ import numpy as np
 
 from advisor.cost.cheapest import REACH, CostsByTime, SharedError, chances_of_cheapest, indistinguishable
 from advisor.cost.costed_offers import ChosenOffers
-from advisor.cost.job_cost import cost_job
+from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.leading import candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.offer_terms import offer_terms
 from advisor.cost.power import grid_of
-from advisor.records.answer import Job
+from advisor.records.answer import Z_90, Job
 from advisor.records.billing import Billing
 from advisor.records.energy import EnergyData
 from advisor.records.options import Objective
@@ -66,7 +66,11 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         purchases=purchases,
     )
     leads = may_lead(is_candidate, amounts[0], purchases=purchases)
-    usd, by_time, usd_errors = offers.step_usd[0], None, _errors(offers, predictions, billing=billing, of="cost")
+    usd, by_time, usd_errors = (
+        offers.step_usd[0],
+        None,
+        _errors(offers, predictions, job=job, billing=billing, of="cost"),
+    )
     if job.requests_per_day is not None:
         by_time, usd_errors = _costs_by_time(offers, predictions, job=job), _price_errors(offers, predictions)
     candidates = np.flatnonzero(is_candidate if is_candidate.any() else ~is_candidate)
@@ -79,7 +83,7 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         "cost-time": usd * offers.step_time_s[0],
         "co2": offers.co2_kg[0],
     }[job.objective]
-    errors = _errors(offers, predictions, billing=billing, of=job.objective)
+    errors = _errors(offers, predictions, job=job, billing=billing, of=job.objective)
     best = int(leads.argmax())
     is_too_close = indistinguishable(compared, errors=errors, best=best)
     if by_time is not None and job.objective == "cost":
@@ -125,11 +129,15 @@ def _time_errors(
     ]
 
 
-def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing, of: Objective) -> list[SharedError]:
+def _errors(
+    offers: ChosenOffers, predictions: Predictions, *, job: Job, billing: Billing, of: Objective
+) -> list[SharedError]:
     """Return the independent errors of the amount by which `of` compares offers, as shares of that amount."""
-    of_usd, of_time = (_elasticity(amounts, offers.step_s) for amounts in (offers.step_usd, offers.step_time_s))
-    elasticity = {"cost": of_usd, "time": of_time, "cost-time": of_usd + of_time, "co2": of_time}[of]
-    errors = _time_errors(offers, predictions, elasticity=elasticity)
+    elasticity = _of_objective(of, *(_elasticity(one, offers.step_s) for one in (offers.step_usd, offers.step_time_s)))
+    errors = [
+        *_time_errors(offers, predictions, elasticity=elasticity),
+        _start_up_error(offers, job=job, of=of),
+    ]
     if of == "co2":
         return [
             *errors,
@@ -137,6 +145,33 @@ def _errors(offers: ChosenOffers, predictions: Predictions, *, billing: Billing,
             _grid_error(offers.priced, billing.energy),
         ]
     return errors if of == "time" else [*errors, *_price_errors(offers, predictions)]
+
+
+def _start_up_error(offers: ChosenOffers, *, job: Job, of: Objective) -> SharedError:
+    """Return the error from the start-up time, which the offers of a provider share; a service has none."""
+    terms = offers.terms
+    low, mid, high = (
+        cost_job(offers.step_s[0], batch=offers.batch, terms=replace(terms, start_up_s=start_up_s), job=job)
+        for start_up_s in (terms.start_up_low_s, terms.start_up_s, terms.start_up_high_s)
+    )
+
+    def log_spread(less: JobCosts, more: JobCosts) -> FloatArray:
+        of_usd, of_time = (
+            np.log(np.divide(most, least, out=np.ones_like(least), where=least > 0)) / Z_90
+            for least, most in ((less.job_usd, more.job_usd), (less.job_s, more.job_s))
+        )
+        return _of_objective(of, of_usd, of_time)
+
+    return SharedError(
+        log_spread=log_spread(mid, high),
+        log_spread_below=log_spread(low, mid),
+        source=[one.offer.provider for one in offers.priced],
+    )
+
+
+def _of_objective(of: Objective, of_usd: FloatArray, of_time: FloatArray) -> FloatArray:
+    """Return the logarithm's spread or elasticity of what `of` compares; CO2 grows as the time does."""
+    return {"cost": of_usd, "time": of_time, "cost-time": of_usd + of_time, "co2": of_time}[of]
 
 
 def _price_errors(offers: ChosenOffers, predictions: Predictions) -> list[SharedError]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from advisor.cost.rank_offers import Ranking, rank, why_too_small
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
+from advisor.records.options import Objective
 from advisor.records.price import Offer
 from advisor.records.rejection import sentence_of
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
@@ -181,19 +182,36 @@ def test_only_the_error_that_a_device_has_of_its_own_is_compared() -> None:
 def test_an_error_of_the_time_counts_by_the_share_of_the_cost_that_is_time() -> None:
     # $3.60 for (900 + 100) s are $1.00, a tenth of the 100 s is 1 % of it. (900 + 1,000) s at $2.084 an hour are $1.10,
     # a tenth of the 1,000 s is 5.3 %: at least $1.04. For computing alone, a tenth either way would overlap.
-    def of(start_up_s: float, second_usd_per_hour: float) -> bool:
+    # Within 90 % of start-ups 900 s are 370 to 2,190 s, and the intervals overlap.
+    def of(start_up_s: float, second_usd_per_hour: float, *, start_up_ratio: float = 1.0) -> bool:
         quotes = rank(
             selection(offer("m1"), offer("m2", usd_per_hour=second_usd_per_hour)),
             fleet=fleet(1, 0, devices=(SLOW, FAST)),
             predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]]),
             job=job(1000),
-            billing=billing(start_up_s=start_up_s),
+            billing=billing(start_up_s=start_up_s, start_up_ratio=start_up_ratio),
         ).quotes
         assert quotes[1].job_usd.mid / quotes[0].job_usd.mid == pytest.approx(1.1, rel=1e-3)
         return quotes[1].indistinguishable
 
     assert not of(900.0, 2.0842)
+    assert of(900.0, 2.0842, start_up_ratio=2.0)
     assert of(0.0, 0.396)
+
+
+@pytest.mark.parametrize("objective", ["cost", "time", "cost-time"])
+def test_the_error_of_start_up_counts_in_the_chance_of_being_the_cheapest(objective: Objective) -> None:
+    # The first costs $3.60 for (r x 900 + 100) s and the second $2.0842 for (r x 900 + 1,000) s, so the first is
+    # cheaper up to r = 1.264. One start-up in ten takes twice the median: Phi(ln(1.264) / (ln(2) / 1.2816)) = 0.667.
+    exact = predictions(SLOW, FAST, step_s=[[1.0], [0.1]], log_spread=np.full((2, 1), 0.0))
+    quotes = rank(
+        selection(offer("m1"), offer("m2", usd_per_hour=2.0842)),
+        fleet=fleet(1, 0, devices=(SLOW, FAST)),
+        predictions=exact,
+        job=replace(job(1000), objective=objective),
+        billing=billing(start_up_s=900.0),
+    ).quotes
+    assert quotes[0].chance_cheapest == pytest.approx(0.667, abs=0.04)
 
 
 def test_on_the_same_device_the_price_decides() -> None:

@@ -107,21 +107,29 @@ def job(samples: int = 1000, **changes: Any) -> Job:
     return Job(**(values | changes))
 
 
-def billing(*, increment_s: float = 0.0, minimum_s: float = 0.0, start_up_s: float = 0.0, **extras: float) -> Billing:
+def billing(
+    *,
+    increment_s: float = 0.0,
+    minimum_s: float = 0.0,
+    start_up_s: float = 0.0,
+    start_up_ratio: float = 2.0,
+    **extras: float,
+) -> Billing:
     """How acme bills; without an increment nothing is known of it, nor without a time of its start-up."""
     rule = BillingRule(increment_s=increment_s, minimum_s=minimum_s, basis="published", source="by hand")
     return Billing(
         rules={"acme": rule} if increment_s else {},
-        start_ups={"acme": start_up(start_up_s)} if start_up_s else {},
+        start_ups={"acme": start_up(start_up_s, ratio=start_up_ratio)} if start_up_s else {},
         extras=Extras(**extras),
     )
 
 
-def start_up(median_s: float) -> StartUp:
+def start_up(median_s: float, *, ratio: float = 2.0) -> StartUp:
+    """One start-up in ten takes less than the median over `ratio`, and one more than the median times `ratio`."""
     return StartUp(
         sample_count=100,
         boot_script_median_s=median_s,
-        boot_script_p10_s=median_s / 2,
-        boot_script_p90_s=median_s * 2,
+        boot_script_p10_s=median_s / ratio,
+        boot_script_p90_s=median_s * ratio,
         container_running_median_s=median_s,
     )
