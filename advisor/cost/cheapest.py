@@ -31,7 +31,7 @@ _CUMULATIVE = np.array([math.erfc(-z / math.sqrt(2)) / 2 for z in _DEVIATIONS])
 class SharedError:
     """One kind of error of all offers: its standard deviation in the logarithm, shared where `source` is equal.
 
-    Errors below 0 have the deviation `log_spread_below`, if it is given.
+    Negative errors have the standard deviation `log_spread_below`, if it is given.
     """
 
     log_spread: FloatArray
@@ -131,8 +131,8 @@ def chances_by_device(quotes: Iterable[Quote]) -> tuple[DeviceChance, ...]:
 def indistinguishable(amounts: FloatArray, *, errors: Iterable[SharedError], best: int = 0) -> BoolArray:
     """Return which offers are too close to the one at index `best` to call: their 90 % intervals overlap.
 
-    Intervals meet with errors below 0 of the dearer offer and above 0 of the cheaper one. An error that an offer shares
-    with the best counts only by its difference. The best itself is never marked.
+    The dearer offer's negative errors and the cheaper one's positive errors decide. An error that an offer shares with
+    the best counts only by its difference. The best itself is never marked.
     """
     overlaps: BoolArray = amounts == 0  # free offers
     if amounts[best] != 0 and not overlaps.any():

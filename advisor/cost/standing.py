@@ -66,11 +66,8 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         purchases=purchases,
     )
     leads = may_lead(is_candidate, amounts[0], purchases=purchases)
-    usd, by_time, usd_errors = (
-        offers.step_usd[0],
-        None,
-        _errors(offers, predictions, job=job, billing=billing, of="cost"),
-    )
+    errors_of_usd = _errors(offers, predictions, job=job, billing=billing, of="cost")
+    usd, by_time, usd_errors = offers.step_usd[0], None, errors_of_usd
     if job.requests_per_day is not None:
         by_time, usd_errors = _costs_by_time(offers, predictions, job=job), _price_errors(offers, predictions)
     candidates = np.flatnonzero(is_candidate if is_candidate.any() else ~is_candidate)
@@ -83,7 +80,9 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         "cost-time": usd * offers.step_time_s[0],
         "co2": offers.co2_kg[0],
     }[job.objective]
-    errors = _errors(offers, predictions, job=job, billing=billing, of=job.objective)
+    errors = errors_of_usd
+    if job.objective != "cost":
+        errors = _errors(offers, predictions, job=job, billing=billing, of=job.objective)
     best = int(leads.argmax())
     is_too_close = indistinguishable(compared, errors=errors, best=best)
     if by_time is not None and job.objective == "cost":
@@ -134,10 +133,9 @@ def _errors(
 ) -> list[SharedError]:
     """Return the independent errors of the amount by which `of` compares offers, as shares of that amount."""
     elasticity = _of_objective(of, *(_elasticity(one, offers.step_s) for one in (offers.step_usd, offers.step_time_s)))
-    errors = [
-        *_time_errors(offers, predictions, elasticity=elasticity),
-        _start_up_error(offers, job=job, of=of),
-    ]
+    errors = _time_errors(offers, predictions, elasticity=elasticity)
+    if job.requests_per_day is None:
+        errors.append(_start_up_error(offers, job=job, of=of))
     if of == "co2":
         return [
             *errors,
@@ -148,11 +146,10 @@ def _errors(
 
 
 def _start_up_error(offers: ChosenOffers, *, job: Job, of: Objective) -> SharedError:
-    """Return the error from the start-up time, which the offers of a provider share; a service has none."""
-    terms = offers.terms
-    low, mid, high = (
-        cost_job(offers.step_s[0], batch=offers.batch, terms=replace(terms, start_up_s=start_up_s), job=job)
-        for start_up_s in (terms.start_up_low_s, terms.start_up_s, terms.start_up_high_s)
+    """Return the error from the start-up time of a job that ends, which the offers of a provider share."""
+    low, high = (
+        cost_job(offers.step_s[0], batch=offers.batch, terms=replace(offers.terms, start_up_s=end_s), job=job)
+        for end_s in (offers.terms.start_up_low_s, offers.terms.start_up_high_s)
     )
 
     def log_spread(less: JobCosts, more: JobCosts) -> FloatArray:
@@ -163,14 +160,14 @@ def _start_up_error(offers: ChosenOffers, *, job: Job, of: Objective) -> SharedE
         return _of_objective(of, of_usd, of_time)
 
     return SharedError(
-        log_spread=log_spread(mid, high),
-        log_spread_below=log_spread(low, mid),
+        log_spread=log_spread(offers.costs, high),
+        log_spread_below=log_spread(low, offers.costs),
         source=[one.offer.provider for one in offers.priced],
     )
 
 
 def _of_objective(of: Objective, of_usd: FloatArray, of_time: FloatArray) -> FloatArray:
-    """Return the logarithm's spread or elasticity of what `of` compares; CO2 grows as the time does."""
+    """Return the spread or elasticity of what `of` compares, from those of cost and time; CO2 follows the time."""
     return {"cost": of_usd, "time": of_time, "cost-time": of_usd + of_time, "co2": of_time}[of]
 
 

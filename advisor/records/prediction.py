@@ -79,7 +79,7 @@ class Predictions:
     def shared_log_spread(self, devices: IndexArray, batches: IndexArray) -> FloatArray:
         """Return the part of `log_spread` that is the same on all devices: the error of the model and its counts.
 
-        It is for pairs of a device and a batch that have a time; others have no spread.
+        Each pair of a device and a batch must have a predicted time; the spread of others is not defined.
         """
         whole, own = self.log_spread[devices, batches], self.own_log_spread[devices, batches]
         return np.sqrt(np.maximum(whole**2 - own**2, 0.0))
