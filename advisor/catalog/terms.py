@@ -250,18 +250,20 @@ def _with_terms(offer: Offer, terms: Terms) -> Offer:
 
 
 def _with_percents(price: Price, *, discounts: Sequence[Discount], markup: Node | None) -> Price:
-    """Return list price x (1 - discount) x (1 + markup), with both added to the source."""
+    """Return list price x (1 - discount) x (1 + markup), which its adjustment and its source say."""
     if price.basis == "own_rate":
         return price
-    usd_per_hour, source = price.usd_per_hour, price.source
+    usd_per_hour, source, changes = price.usd_per_hour, price.source, []
     discount = next((one for one in discounts if one.commitment in (None, price.kind)), None)
     if discount is not None:
         usd_per_hour *= 1 - discount.percent / 100
-        source += f"; less {discount.percent:g} % ({discount.scope.node.where})"
+        changes.append(f"less {discount.percent:g} %")
+        source += f"; {changes[-1]} ({discount.scope.node.where})"
     if markup is not None:
         usd_per_hour *= 1 + markup.value / 100
-        source += f"; plus {markup.value:g} % ({markup.where})"
-    return replace(price, usd_per_hour=usd_per_hour, source=source)
+        changes.append(f"plus {markup.value:g} %")
+        source += f"; {changes[-1]} ({markup.where})"
+    return replace(price, usd_per_hour=usd_per_hour, source=source, adjustment=" ".join(changes))
 
 
 def _why_excluded(offer: Offer, terms: Terms) -> str | None:

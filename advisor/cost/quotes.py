@@ -67,6 +67,7 @@ def _quote(
         gpus_used=(plan or Plan()).gpu_count if device.kind == "gpu" else 0,
         price_kind=price.kind,
         price_basis=price.basis,
+        price_adjustment=price.adjustment,
         usd_per_hour=usd_per_hour * (1 - idle_ratio * (1 - idle_price_ratio)),
         price_date=price.date,
         price_marks=priced.marks,

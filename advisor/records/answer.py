@@ -137,6 +137,7 @@ class Quote:
       end of the cost, with an hour of rent more than theirs, is below the cost of all such offers; and, for a job
       without a given size, no machine of fewer devices costs less with its start-up (`advisor.cost.leading`)
     - `may_lead`: a candidate, and, for a job without a given size, no smaller machine costs about the same
+    - `price_adjustment`: how the user's terms changed the price, such as "less 12 %"; empty if they did not
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
     - `usd_per_million_samples`: cost of the computing time only
@@ -181,6 +182,7 @@ class Quote:
     gpus_used: int
     price_kind: PriceKind
     price_basis: PriceBasis
+    price_adjustment: str = ""
     usd_per_hour: float
     price_date: str
     price_marks: tuple[PriceMark, ...]

@@ -20,13 +20,17 @@ TORCH_INDEX = "https://download.pytorch.org/whl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """One hourly price of a whole machine."""
+    """One hourly price of a whole machine.
+
+    `adjustment` says how the user's terms changed it, such as "less 60 %"; empty if they did not.
+    """
 
     kind: PriceKind
     usd_per_hour: float
     date: str
     source: str
     basis: PriceBasis = "list"
+    adjustment: str = ""
     stale: bool = False
     suspect: bool = False
     note: str = ""

@@ -151,9 +151,9 @@ def prices_section(sources: Sequence[PriceSource]) -> Section:
 
 
 def basis_name(quote: Quote) -> str:
-    """Return what the price of a quote rests on, such as "list price"; nobody lists a spot price."""
+    """Return what the price of a quote rests on, such as "list price less 12 %"; nobody lists a spot price."""
     names = _SPOT_NAMES if quote.price_kind == "spot" else BASIS_NAMES
-    return names[quote.price_basis]
+    return f"{names[quote.price_basis]} {quote.price_adjustment}".rstrip()
 
 
 def _period(oldest: str, newest: str) -> str:

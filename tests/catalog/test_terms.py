@@ -63,6 +63,7 @@ def test_a_discount_is_in_percent_of_what_its_scope_names_and_the_source_says_so
     # 2.00 less 12 % is 1.76, 1.00 less 12 % is 0.88
     assert usd(after[G5.id]) == pytest.approx([1.76, 0.88])
     assert after[G5.id].prices[0].source == "the list; less 12 % (advisor.yaml:1: discounts.0)"
+    assert after[G5.id].prices[0].adjustment == "less 12 %"
     assert [after[one.id] for one in (G5G, G5_EU, N1)] == [G5G, G5_EU, N1]
 
 
@@ -90,6 +91,7 @@ def test_a_markup_comes_on_top_of_what_the_discount_leaves() -> None:
     assert usd(after[G5.id])[0] == pytest.approx(1.89)
     assert usd(after[N1.id])[0] == pytest.approx(2.1)
     assert after[G5.id].prices[0].source.endswith("; plus 5 % (advisor.yaml:2: markup_percent)")
+    assert after[G5.id].prices[0].adjustment == "less 10 % plus 5 %"
 
 
 def test_a_rate_of_the_users_own_is_what_is_paid() -> None:

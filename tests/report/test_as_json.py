@@ -51,7 +51,17 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
     ]
     assert list(document["quotes"][0]) == [
         *("id", "provider", "tier", "region", "instance", "vcpus", "device", "gpus_used", "price_kind", "price_basis"),
-        *("usd_per_hour", "price_date", "price_marks", "precision", "compile", "batch", "step_s", "samples_per_s"),
+        *(
+            "price_adjustment",
+            "usd_per_hour",
+            "price_date",
+            "price_marks",
+            "precision",
+            "compile",
+            "batch",
+            "step_s",
+            "samples_per_s",
+        ),
         *("usd_per_million_samples", "job_usd", "job_s", "peak_memory_bytes", "device_memory_bytes", "fits", "bound"),
         *(
             "time_source",

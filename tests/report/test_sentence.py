@@ -106,6 +106,11 @@ def test_the_basis_names_every_default_and_every_note() -> None:
     assert note == "./advisor.yaml is in force."
 
 
+def test_a_price_after_a_discount_says_so() -> None:
+    discounted = replace(L4, price_adjustment="less 60 % plus 3 %")
+    assert_says(sentence.basis(recommendation(discounted))[1], "(list price less 60 % plus 3 %, 2025-11-02)")
+
+
 def test_a_job_that_was_given_is_not_called_assumed() -> None:
     answer = recommendation(L4)
     job = replace(answer.job, assumed=False, batch="32", precision="fp32", compile="compile", price="spot")
