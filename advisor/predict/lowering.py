@@ -33,6 +33,7 @@ from advisor.predict.row_work import (
     RowCounts,
     RowWork,
     count_rows,
+    image_result_count,
     is_constant,
     is_vector_attention,
     multiplies_narrow,
@@ -494,9 +495,8 @@ def _has_unaligned_rows(row: Row, dtype: str) -> bool:
 
 
 def _image_numel(work: RowWork) -> Number:
-    """Return the elements of all results that grow with the batch."""
-    operands = zip(work.row.outputs, work.call.outputs, strict=True)
-    return sum(tensor.numel for operand, tensor in operands if not is_constant(operand))
+    """Return the elements of the results of a convolution that are images."""
+    return sum(tensor.numel for tensor in work.call.outputs[: image_result_count(work.call)])
 
 
 def _is_joined(work: RowWork, product: Product | None, *, is_compiled: bool) -> Number:

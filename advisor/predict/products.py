@@ -1,9 +1,10 @@
 """Finds the matrix products (m, k) x (k, n) that the kernels of an operator call compute."""
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import TypeVar
 
 from advisor.ops.attention import ENCODER_LAYERS, MULTI_HEAD_ATTENTION
 from advisor.ops.conv import GENERAL_CONVOLUTIONS, PLAIN_CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS
@@ -11,6 +12,8 @@ from advisor.ops.matmul import chosen_expert_count
 from advisor.ops.registry import Call, Number, Tensor, aten, smaller
 from advisor.ops.rnn import layers_of
 from advisor.records.workload import Attribute
+
+_T = TypeVar("_T")
 
 _PLANE_DIMS = 2
 _TILED_GROUP_CHANNELS = frozenset({4, 8, 16, 32})
@@ -394,8 +397,13 @@ def has_window(call: Call) -> bool:
     For images with three channels cuDNN mostly has kernels outside tensor cores, which take NCHW
     (`implicit_convolve_sgemm`, `precomputed_convolve_sgemm` on an H200).
     """
-    channels, *window = map(fixed, call.inputs[2 if "backward" in call.op else 1].shape[1:])
+    channels, *window = map(fixed, weight_of(call.op, call.inputs).shape[1:])
     return channels > _RGB_CHANNELS and math.prod(window) > 1
+
+
+def weight_of(op: str, inputs: Sequence[_T]) -> _T:
+    """Return the weight among the inputs of a convolution or of its gradient."""
+    return inputs[2 if "backward" in op else 1]
 
 
 def same_size(source: Tensor, result: Tensor) -> bool:

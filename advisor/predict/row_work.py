@@ -13,12 +13,14 @@ from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
 from advisor.predict.composite_kernels import CASTS
 from advisor.predict.precision import AUTOCASTS, NARROW_UNITS, Width, compiled_dtype, computed_dtype, stored_dtype
-from advisor.predict.products import Product, products_of
+from advisor.predict.products import Product, products_of, weight_of
 from advisor.records.device import CompileMode
 from advisor.records.prediction import FloatArray
 from advisor.records.workload import Mode, Operand, Row, Workload
 
 _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex128", "complex64"})
+_WITH_IMAGES = (True,)
+"""The start of the `output_mask` of a convolution that has none."""
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -37,7 +39,7 @@ class RowWork:
     read_bytes: FloatArray
     """Bytes read, without parameters and repeated reads."""
     parameter_bytes: FloatArray
-    """Bytes of the operands that do not grow with the batch."""
+    """Bytes read of parameters, of convolutions' weights, even if computed, and of what is kept between passes."""
     cast_bytes: FloatArray
     """Bytes of the casts before or after the call."""
     cast_count: int
@@ -111,10 +113,10 @@ def _row_work(
     if row.family == "rnn" and width in AUTOCASTS:
         call = replace(call, attributes={**call.attributes, CASTS: "kept" if mode == "training" else "repeated"})
     cost = call_cost(row, call)
-    images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
     products = () if is_vector_attention(row) else products_of(call)
-    if row.family == "conv" and len(products) > 1:  # two gradients, each of which reads the output's gradient
-        images += row.inputs[:1]
+    images = _images(row, call) if row.family == "conv" else ()
+    if len(products) > 1:  # two gradients of a convolution, each of which reads the output's gradient
+        images += images[:1]
     # Fused attention keeps the sums of its softmax in fp32.
     computed = row.inputs[:1] if row.family == "attention" else (*row.inputs, *row.outputs)
     casts = _cast_operands(row, width=width, dtype_of=dtype_of)
@@ -144,7 +146,7 @@ def _row_work(
         parameter_cast_count=len(parameter_casts),
         compiled_bytes=compiled_bytes,
         compiled_read_bytes=compiled_read_bytes,
-        image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
+        image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of),
         products=products,
     )
 
@@ -192,6 +194,18 @@ def is_constant(operand: Operand) -> bool:
     return not operand.varies and all(isinstance(dim, int) or dim[1] == 0 for dim in operand.shape)
 
 
+def image_result_count(call: Call) -> int:
+    """Return how many results of a convolution, or of its gradient, are images: the first one, if it is computed."""
+    return int(call.attributes.get("output_mask", _WITH_IMAGES)[0])
+
+
+def _images(row: Row, call: Call) -> tuple[Operand, ...]:
+    """Return the images of a convolution and their gradients: not its weight, even if computed, nor its bias."""
+    weight = weight_of(row.op, row.inputs)
+    operands = (*(operand for operand in row.inputs if operand is not weight), *row.outputs[: image_result_count(call)])
+    return tuple(operand for operand in operands if not is_constant(operand))
+
+
 def _cast_operands(row: Row, *, width: Width, dtype_of: DtypeOf) -> list[Operand]:
     """Return the operands that autocast converts: inputs stored in another dtype and, in backward, parameter gradients.
 
@@ -214,8 +228,13 @@ def _cast_bytes(operands: Sequence[Operand], *, batches: FloatArray) -> FloatArr
 
 
 def _streamed_bytes(row: Row, *, batches: FloatArray, dtype_of: DtypeOf) -> FloatArray:
-    """Return the bytes of the inputs that stay in memory between passes, so that every pass reads them from there."""
-    streamed = [operand for operand in row.inputs if operand.kept or is_constant(operand)]
+    """Return the bytes of the inputs that stay in memory between passes, so that every pass reads them from there.
+
+    The weights of a convolution count as such even if the model computes them, as CPUs copy them into an order of their
+    own like parameters, and a large one displaces no image from the cache.
+    """
+    weight = weight_of(row.op, row.inputs) if row.family == "conv" else None
+    streamed = [operand for operand in row.inputs if operand.kept or is_constant(operand) or operand is weight]
     return _operands_bytes(streamed, batches=batches, dtype_of=dtype_of)
 
 

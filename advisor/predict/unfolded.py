@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, Tensor, aten
-from advisor.predict.products import fixed, is_dense, same_size
+from advisor.predict.products import fixed, is_dense, same_size, weight_of
 from advisor.records.prediction import FloatArray
 
 _LARGE_IMAGE_NUMEL = 20_480
@@ -62,7 +62,7 @@ def unfolding_of(call: Call) -> Unfolding:
     if call.op not in _BY_RULE or call.inputs[0].dtype != "float32":
         return Unfolding(most_cores=np.zeros(np.shape(call.inputs[0].shape[0])))
     is_backward = "backward" in call.op
-    weight = call.inputs[2 if is_backward else 1]
+    weight = weight_of(call.op, call.inputs)
     source, result = call.inputs[1 if is_backward else 0], (call.inputs if is_backward else call.outputs)[0]
     is_transposed = bool(call.attributes.get("transposed", "transpose" in call.op))
     small, large = (source, result) if is_transposed else (result, source)
@@ -92,7 +92,7 @@ def depthwise_cycles(call: Call, *, of_weight: bool, is_half: bool) -> float:
     taken to have kernels.
     """
     is_backward = "backward" in call.op
-    weight = call.inputs[2 if is_backward else 1]
+    weight = weight_of(call.op, call.inputs)
     source, result = call.inputs[1 if is_backward else 0], (call.inputs if is_backward else call.outputs)[0]
     if call.attributes.get("transposed", "transpose" in call.op):
         return 0.0

@@ -385,6 +385,24 @@ def test_a_cpu_puts_the_weights_of_convolutions_into_its_own_order() -> None:
     assert on_cpu.repacked_bytes.tolist() == [[4 * 8 * 4 * 9] * 2]
 
 
+@pytest.mark.parametrize("plain", [conv_row(size=3), backward_conv_row(size=3)])
+@pytest.mark.parametrize("kind", get_args(DeviceKind))
+@pytest.mark.parametrize("compile_mode", get_args(CompileMode))
+def test_the_weights_of_a_convolution_are_no_images_even_if_the_model_computes_them(
+    plain: Row, kind: DeviceKind, compile_mode: CompileMode
+) -> None:
+    computed = replace(
+        plain,
+        inputs=tuple(replace(one, varies=True) for one in plain.inputs),
+        outputs=tuple(replace(one, varies=True) for one in plain.outputs),
+    )
+    found, expected = (
+        lowered(workload(one), kind=kind, compile_mode=compile_mode, batches=MANY_IMAGES) for one in (computed, plain)
+    )
+    for term in fields(Kernels):
+        assert np.array_equal(getattr(found, term.name), getattr(expected, term.name)), term.name
+
+
 @pytest.mark.parametrize(("size", "layout", "cycles"), [(3, "nchw", 4.0), (1, "nchw", 0.0), (3, "nhwc", 0.0)])
 def test_compiled_code_copies_the_weights_of_convolutions_with_windows_on_a_cpu(
     size: int, layout: Layout, cycles: float
