@@ -1,6 +1,6 @@
 """Ranks every offer by what the job costs on it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -127,8 +127,8 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         job=job,
         workload=summarize(workload, batch=job_batch or workload.batch),
         best=best,
-        better_if_price_holds=_first_ahead(ranking.quotes, best, price_is_trusted=False),
-        better_if_prediction_holds=_first_ahead(ranking.quotes, best, price_is_trusted=True),
+        better_if_price_holds=_first_ahead(ranking.quotes, best, lambda quote: not quote.price_is_trusted),
+        better_if_prediction_holds=_first_ahead(ranking.quotes, best, lambda quote: quote.needs_measurement),
         chance_by_device=chances_by_device(ranking.quotes),
         best_by_tier=best_by_tier(ranking.quotes),
         quotes=ranking.quotes,
@@ -203,10 +203,9 @@ def _contexts(
     )
 
 
-def _first_ahead(quotes: Sequence[Quote], best: Quote | None, *, price_is_trusted: bool) -> Quote | None:
-    """Return the first quote before `best` whose price is or is not trusted."""
-    ahead = takewhile(lambda quote: quote is not best, quotes)
-    return next((quote for quote in ahead if quote.price_is_trusted == price_is_trusted), None)
+def _first_ahead(quotes: Sequence[Quote], best: Quote | None, is_meant: Callable[[Quote], bool]) -> Quote | None:
+    """Return the first quote before `best` that is meant."""
+    return next(filter(is_meant, takewhile(lambda quote: quote is not best, quotes)), None)
 
 
 def _predict(

@@ -237,6 +237,11 @@ class Quote:
     not_covered: tuple[CostPart, ...] = ()
 
     @property
+    def needs_measurement(self) -> bool:
+        """Whether only its predicted time, which no measurement backs, keeps the offer from heading the answer."""
+        return self.price_is_trusted and not self.is_candidate and self.time_source == "datasheet"
+
+    @property
     def time_s(self) -> float:
         """The time that the ranking by time uses: of the job, or the 99th percentile of a service's latency."""
         return self.job_s.mid if self.p99_s is None else self.p99_s
@@ -590,7 +595,7 @@ class Recommendation(Displayed, report="recommendation"):
     - `quotes`: cheapest first, or in the order of `job.objective`
     - `best`: the first quote whose price is trusted; the first of all if none is
     - `better_if_price_holds`: the first quote before `best` whose price is too old or too uncertain
-    - `better_if_prediction_holds`: the first quote before `best` on whose generation nothing was measured
+    - `better_if_prediction_holds`: the first quote before `best` that only `needs_measurement`
     - `chance_by_device`: `chance_among_trusted` of the quotes, added up for each device, the likeliest first
     - `best_by_tier`: the best quote of each tier, by the same rule, without the local machine
     - `best_in_auto`: for a script, the best quote in the precision that `--precision auto` takes for a model, if it

@@ -193,7 +193,8 @@ def _closest(recommendation: Recommendation) -> str:
     found = {one.kind: one for one in reversed(recommendation.alternatives)}
     if "cheapest" not in found:
         return ""
-    said = f"Without limits, the cheapest is {outcome(found['cheapest'].quote)}"
+    named = "the cheapest" if recommendation.best is None else "the cheapest trusted offer"
+    said = f"Without limits, {named} is {outcome(found['cheapest'].quote)}"
     if "fastest" in found:
         said += f", and the fastest {outcome(found['fastest'].quote)}"
     whole = [one for one in recommendation.alternatives if one.kind == "flag" and one.done_ratio == 1]
@@ -431,9 +432,7 @@ def _listed_ahead(best: Quote, recommendation: Recommendation) -> str:
     ahead = tuple(takewhile(lambda quote: quote.id != best.id, recommendation.quotes))
     counts = {
         "with a doubtful price": sum(not quote.price_is_trusted for quote in ahead),
-        "with an unmeasured time": sum(
-            quote.price_is_trusted and not quote.is_candidate and quote.time_source == "datasheet" for quote in ahead
-        ),
+        "with an unmeasured time": sum(quote.needs_measurement for quote in ahead),
     }
     named = (recommendation.better_if_price_holds, recommendation.better_if_prediction_holds)
     if sum(counts.values()) <= sum(one is not None for one in named):

@@ -109,6 +109,7 @@ def test_cpu_and_gpu_are_both_ranked_and_the_cheapest_is_first(catalog: Catalog,
     assert answer.best == next(quote for quote in answer.quotes if quote.may_lead)
     assert answer.best.price_is_trusted
     assert answer.better_if_price_holds == answer.quotes[0]
+    assert answer.better_if_prediction_holds is None or answer.better_if_prediction_holds.needs_measurement
     assert {quote.device.kind for quote in answer.quotes} == {"cpu", "gpu"}
 
 

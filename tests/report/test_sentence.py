@@ -336,6 +336,10 @@ def test_offers_in_doubt_that_rank_before_the_best_are_counted_beside_its_chance
         sentence.headline(answer), "61 %", "cheaper", "3 offers with a doubtful price", "1 offer with an unmeasured"
     )
     assert "not counted" not in sentence.headline(recommendation(L4, T4, unmeasured))
+    assert unmeasured.needs_measurement
+    yielding = replace(A10G, time_source="calibrated", may_lead=False)  # a smaller machine costs about the same
+    assert not yielding.needs_measurement
+    assert "not counted" not in sentence.headline(replace(recommendation(yielding, L4, T4), best=L4))
     named = replace(recommendation(OLD, L4, T4), best=L4, better_if_price_holds=OLD)
     assert "not counted" not in sentence.headline(named)
 
