@@ -13,6 +13,7 @@ from typing import get_args
 from advisor import units
 from advisor.answers.break_even import break_even
 from advisor.answers.explanation import explain
+from advisor.answers.ranking import rank
 from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.answer import Contender
 from advisor.records.break_even_curves import Curve
@@ -53,14 +54,17 @@ def _line(name: str, source: str, catalog: Catalog) -> str:
     scheme, colon, path = source.rpartition(":")
     source = f"{scheme}{colon}{ROOT / path}"
     workload = profile_source(source, Options()).workload
-    curves = {curve.kind: curve for curve in break_even(question_of(workload, Options(), catalog=catalog)).curves}
-    best = {kind: _cheapest(curves["batch"], kind) for kind in _KINDS}
+    question = question_of(workload, Options(), catalog=catalog)
+    curves = {curve.kind: curve for curve in break_even(question).curves}
+    busy = next((one.point for one in rank(question).situations if one.kind == "busy"), None)
+    # Without a GPU that fits there is nothing to compare, and the best batch of the curve stands for the CPU.
+    cpu, gpu = (_cheapest(curves["batch"], kind) for kind in _KINDS) if busy is None else (busy.cpu, busy.gpu)
     cells = (
         f"[{name}](../{path})",
         units.format_count(workload.parameter_count),
-        *("none fits" if one is None else f"{units.format_usd(one.job_usd.mid)} ({one.name})" for one in best.values()),
+        *("none fits" if one is None else f"{units.format_usd(one.job_usd.mid)} ({one.name})" for one in (cpu, gpu)),
         *(where(curves[kind]) for kind in ("batch", "requests_per_day", "samples")),
-        _why(source, workload, best["cpu"], best["gpu"], catalog),
+        _why(source, workload, cpu, gpu, catalog),
     )
     return f"| {' | '.join(cells)} |"
 
