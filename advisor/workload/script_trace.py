@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 from torch.optim import Optimizer
 
 from advisor.errors import LoadError, TraceError
@@ -239,22 +240,27 @@ def _companions(model: nn.Module, *, path: Path) -> list[Any]:
     )
 
 
+def _is_parametrization() -> bool:
+    """Return whether torch.nn.utils.parametrize has made the call, as `spectral_norm` does when it is applied."""
+    return sys._getframe(2).f_globals.get("__name__") == parametrize.__name__
+
+
 def run_script(
     path: Path, argv: Sequence[str], *, on_first_forward: FirstForward, with_gradients: bool = False
 ) -> None:
     """Run `path` as `__main__` with `argv`; call `on_first_forward(module, args, kwargs)` before its first model call.
 
-    The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped,
-    and so is a call under `no_grad` if `with_gradients` is set. Returns when `StepCaptured` is raised, whatever the
-    script's handlers raise then, or when the script exits after calling its model. Raise `LoadError` if it ends without
-    calling a model; other exceptions of the script pass through.
+    The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped.
+    So are the parametrization of a weight and, if `with_gradients` is set, a call under `no_grad`. Returns when
+    `StepCaptured` is raised, whatever the script's handlers raise then, or when the script exits after calling its
+    model. Raise `LoadError` if it ends without calling a model; other exceptions of the script pass through.
     """
     call = nn.Module.__call__
     called = is_skipped = False
 
     def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         nonlocal called, is_skipped
-        if not called and next(module.parameters(), None) is not None:
+        if not called and next(module.parameters(), None) is not None and not _is_parametrization():
             is_skipped = with_gradients and not torch.is_grad_enabled()
             if not is_skipped:
                 called = True

@@ -52,6 +52,39 @@ def test_the_first_call_of_a_module_with_parameters_is_reported_before_it_runs(t
     assert calls == [("Sequential", ((5, 3), {}))]
 
 
+@pytest.mark.parametrize(
+    "parametrized",
+    [
+        "parametrizations.spectral_norm(model)",
+        "parametrizations.orthogonal(model)",
+        "parametrize.register_parametrization(model, 'weight', Scaled())",
+        "parametrize.register_parametrization(parametrizations.spectral_norm(model), 'weight', Scaled())",
+    ],
+)
+def test_the_parametrization_of_a_weight_is_no_model(tmp_path: Path, parametrized: str) -> None:
+    text = f"""
+    import torch
+    from torch import nn
+    from torch.nn.utils import parametrizations, parametrize
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self, weight):
+            return self.scale * weight
+
+    model = nn.Linear(3, 3)
+    {parametrized}
+    model.weight.sum()
+    model(torch.ones(5, 3))
+    """
+    calls: list[nn.Module] = []
+    run_script(write(tmp_path, text), [], on_first_forward=lambda model, args, kwargs: calls.append(model))
+    assert [len(list(model.parametrizations)) for model in calls] == [1]
+
+
 def test_the_script_goes_on_where_nothing_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[nn.Module] = []
     run_script(write(tmp_path, SCRIPT), ["train"], on_first_forward=lambda model, args, kwargs: calls.append(model))
