@@ -100,6 +100,9 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
     notes = (*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today()))
     if not on and any(device.device.kind == "cpu" for device in devices):
         notes = ("of the instances without a GPU, the cheapest of each memory and precision stands for all", *notes)
+    if not workload.batch_is_affine:
+        said = f"how the step grows with the batch is not known, so no batch but {workload.batch:,} was checked"
+        notes = (said, *notes)
     left_out = Counter(refused.values())
     notes = (
         *(f"devices left out: {count:,}, since {sentence_of(cause, generation)}" for cause, count in left_out.items()),

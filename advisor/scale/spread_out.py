@@ -93,18 +93,26 @@ def planned_steps(
     offers: list[tuple[Plan, list[int], dict[str, Any]]] = []
     fits_whole = np.zeros((len(devices), len(batches)), dtype=np.bool_)
     for plan in plans:
-        at = np.searchsorted(sizes, passes[plan])
-        if not np.isin(passes[plan], sizes).all():
-            continue  # the step is known only at its own batch size
-        is_divided = _divides(batches, plan)
+        is_known = bool(np.isin(passes[plan], sizes).all())  # or the step is known only at its own batch size
+        tried = plan if is_known else replace(on_one, accumulate=1)
+        at = np.searchsorted(sizes, passes[plan] if is_known else batches)
+        is_divided = _divides(batches, tried)
         members = members_of[plan]
         if _needs_code_changes(plan):  # a model that fits on one GPU is never split
             members = [one for one in members if not fits_whole[one].all()]
         for (kind, width), group in _by_kind_and_width(workload, members, alone).items():
-            offered = _offered(workload, plan, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided)
-            offers.append((plan, group, offered))
+            offered = _offered(
+                workload, tried, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided
+            )
+            if is_known:
+                offers.append((plan, group, offered))
             if not _needs_code_changes(plan):
                 fits_whole[group] |= offered["fits"]
+    if not offers and not workload.batch_is_affine:
+        raise IndivisibleBatchError(
+            f"how the step grows with the batch is not known, so its batch of {workload.batch:,} cannot be divided",
+            hint="leave --gpus and --accumulate out; N GPUs that run it side by side do N times the samples",
+        )
     able = [row for row, precision in enumerate(alone.precisions[:, 0]) if precision is not None]
     whole_s = np.full(fits_whole.shape, np.inf)
     whole_s[able] = one_gpu_s(on_one, alone=alone, rows=able, at=np.searchsorted(sizes, of_one))

@@ -233,6 +233,14 @@ def test_a_batch_that_the_model_cannot_have_is_refused() -> None:
         memory_fit(question_of(replace(STEP, batch_is_affine=False), Options(batch="16"), catalog=gpus()), on=("A100",))
 
 
+def test_the_only_batch_known_is_not_called_the_largest_without_a_note() -> None:
+    answers = [
+        memory_fit(question_of(step, Options(precision="fp32"), catalog=gpus()), on=("A100",))
+        for step in (STEP, replace(STEP, batch_is_affine=False))
+    ]
+    assert ["so no batch but 8 was checked" in " ".join(answer.notes) for answer in answers] == [False, True]
+
+
 def fit(name: str, **options: Any) -> FitAnswer:
     settings = Options(**({"mode": "training", "precision": "fp32"} | options))
     return fit_on(name, lambda: question_of(STEP, settings, catalog=gpus()))

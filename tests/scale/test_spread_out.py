@@ -236,6 +236,11 @@ def test_more_passes_than_samples_are_refused() -> None:
 def test_a_step_known_at_its_own_batch_alone_runs_on_one_gpu() -> None:
     stiff = replace(workload(), batch_is_affine=False)
     assert plans(spread(FOUR, of=stiff, batches=np.array([8])), 0) == [Plan()]
+    with pytest.raises(UsageError, match="its batch of 8 cannot be divided"):
+        spread(FOUR, of=stiff, batches=np.array([8]), gpus=4)
+    large = _times(stiff, 1e7)
+    found = spread(replace(FOUR, memory_bytes=7.6e9), of=large, batches=np.array([8]), gpus=4)
+    assert {plan.tensor for plan in plans(found, 0)} == {4}
 
 
 def test_machines_are_added_until_the_deadline_is_kept() -> None:
