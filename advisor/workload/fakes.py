@@ -5,16 +5,17 @@ import random
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils import _foreach_utils
 from torch.utils import _pytree as pytree
 
-from advisor.workload.patching import switched
+from advisor.workload.patching import patched, switched
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -43,6 +44,14 @@ def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
 
 fake_tensor_log_silenced = partial(switched, lambda: _LOG.level, _LOG.setLevel, logging.CRITICAL)
 """Silences the fake tensor log, which would print errors with torch's traceback in addition to raising them."""
+
+
+def with_foreach() -> AbstractContextManager[None]:
+    """Run operators over whole lists of fake tensors, as torch does over plain ones when it clips gradients."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    types = [*_foreach_utils._foreach_supported_types, FakeTensor]
+    return patched([(_foreach_utils, "_foreach_supported_types", types)], in_all_threads=True)
 
 
 def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:

@@ -37,6 +37,7 @@ from advisor.workload.fakes import (
     to_clone,
     to_fake,
     untouched,
+    with_foreach,
     with_tensors,
 )
 from advisor.workload.forked import can_fork, forked
@@ -271,6 +272,7 @@ def following_step(
     with ExitStack() as stack:
         if fake is not None:
             stack.enter_context(fake)
+            stack.enter_context(with_foreach())
         stack.enter_context(recorder.following())
         stack.enter_context(optimizers.following())
         if attention != "eager":
