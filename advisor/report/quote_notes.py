@@ -140,8 +140,11 @@ def _percentiles(tokens: TokenQuote, job: Job) -> str:
 
 
 def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
-    """Yield the plan, its scaling efficiency and the memory per GPU; nothing for one device without accumulation."""
+    """Yield idle GPUs, the plan, its scaling efficiency and the memory per GPU; of one device only its passes."""
     plan = quote.plan
+    is_step = job.generation is None and job.requests_per_day is None
+    if is_step and quote.device.kind == "gpu" and quote.gpus_used < quote.device.count:
+        yield f"it uses {quote.gpus_used} of the machine's {quote.device.count} GPUs."
     if plan is None:
         return
     if quote.gpus_used <= 1:

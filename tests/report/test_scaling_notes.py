@@ -20,6 +20,12 @@ def test_one_device_in_one_pass_needs_no_words() -> None:
     assert notes(None, gpus=1) == []
 
 
+def test_idle_gpus_of_a_machine_are_said() -> None:
+    eight = replace(L4.device, count=8)
+    assert notes(None, gpus=1, device=eight) == ["it uses 1 of the machine's 8 GPUs."]
+    assert len(notes(Plan(data=8), gpus=8, device=eight)) == 1
+
+
 @pytest.mark.parametrize(
     ("plan", "how"),
     [
