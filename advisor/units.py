@@ -91,7 +91,10 @@ def parse_positive(text: str) -> float:
 
 
 def parse_ratio(text: str, *, least: float = 0.0, most: float = math.inf) -> float:
-    """Parse "10%", "10 %" or "0.1"; raise `UsageError` unless it is a finite number from `least` to `most`."""
+    """Parse "10%", "10 %" or "0.1"; raise `UsageError` unless it is a finite number from `least` to `most`.
+
+    A number of 1 or more needs its %, because "10" may stand for 10 % as well as for 10 times.
+    """
     number, percent, rest = text.strip().partition("%")
     ratio = _number(number) / (100 if percent else 1)
     if rest or not 0 <= ratio < math.inf:
@@ -99,6 +102,9 @@ def parse_ratio(text: str, *, least: float = 0.0, most: float = math.inf) -> flo
     if not least <= ratio <= most:
         between = f"{format_ratio(least)} and {format_ratio(most)}"
         raise UsageError(f"{text!r:.40} is not between {between}", hint="write for example 70% or 0.7")
+    if ratio >= 1 and not percent:
+        both = f"{number:.40}% or {format_significant(ratio * 100)}%"
+        raise UsageError(f"{text!r:.40} may be percent or a ratio", hint=f"write {both}")
     return ratio
 
 

@@ -208,3 +208,10 @@ def test_a_share_is_percent_or_a_ratio(text: str, ratio: float) -> None:
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"\bpercentage\b"):
         units.parse_ratio(text)
+
+
+@pytest.mark.parametrize(("text", "hint"), [("10", "10% or 1000%"), ("1", "1% or 100%"), (" 2.5 ", "2.5% or 250%")])
+def test_a_share_of_1_or_more_needs_its_percent_sign(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        units.parse_ratio(text)
+    assert refused.value.hint == f"write {hint}"

@@ -55,7 +55,7 @@ def test_a_fall_exits_with_0(advise: Advise, base: Path, dearer: Path) -> None:
     assert advise("diff", str(dearer), str(base), "--fail-if-cost-rises", "0").code == 0
 
 
-@pytest.mark.parametrize("threshold", ["-1", "much", "10%%", "nan", "inf"])
+@pytest.mark.parametrize("threshold", ["-1", "much", "10%%", "nan", "inf", "10", "1"])
 def test_a_threshold_that_is_no_share_is_refused(advise: Advise, base: Path, threshold: str) -> None:
     result = advise("diff", str(base), str(base), "--fail-if-cost-rises", threshold)
     assert (result.code, result.out) == (2, "")
