@@ -94,6 +94,7 @@ def compare_workloads(base: Workload, new: Workload) -> Comparison:
         new=new.name,
         counted=_counted_changes(totals(base, batch=base.batch), totals(new, batch=new.batch)),
         cheapest=None,
+        new_fits=None,
         same_instance=None,
         modules=_module_changes(*(group_rows(one, by="module", batch=one.batch) for one in (base, new))),
         notes=tuple(
@@ -119,6 +120,7 @@ def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
         new=new.workload.name,
         counted=_counted_changes(base.workload.totals, new.workload.totals),
         cheapest=cheapest,
+        new_fits=new.best is not None,
         same_instance=same,
         modules=(),
         notes=tuple(_notes(base, new)),
@@ -129,10 +131,11 @@ def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
 def cost_rise_ratio(comparison: Comparison) -> float:
     """Return by how much the cheapest cost of the job rises: 0.1 is 10 %; below 0 it falls.
 
-    Infinite if no instance can do the new job, or if a free job now has a cost.
+    Infinite if no instance can do the new job, or if a free job now has a cost; 0 if only the old
+    job had no instance.
     """
     if comparison.cheapest is None:
-        return float("inf")
+        return 0.0 if comparison.new_fits else float("inf")
     (cost,) = (one for one in comparison.cheapest.changes if one.measure == "job_usd")
     if cost.ratio is None:
         return float("inf") if cost.after > 0 else 0.0

@@ -60,6 +60,7 @@ class Comparison:
 
     - `counted`: exact counts of one step
     - `cheapest`: the best offer of each side; None if a side has none, and for workloads, which have no prices
+    - `new_fits`: an instance can do the new job within its limits; None for workloads
     - `same_instance`: the base's best offer before and after, if it is no longer the best; else None
     - `modules`: modules that changed, for workloads, largest change of FLOP first
     - `notes`: other differences
@@ -72,6 +73,7 @@ class Comparison:
     new: str
     counted: tuple[Change, ...]
     cheapest: InstanceChange | None
+    new_fits: bool | None
     same_instance: InstanceChange | None
     modules: tuple[ModuleChange, ...]
     notes: tuple[str, ...]

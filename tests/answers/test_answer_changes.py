@@ -84,6 +84,13 @@ def test_a_job_that_nothing_does_any_more_costs_more_than_any_threshold() -> Non
     assert cost_rise_ratio(comparison) == float("inf")
     (note,) = comparison.notes
     assert_says(note, "no instance", "now")
+    assert cost_rise_ratio(compare_answers(recommendation(), recommendation())) == float("inf")
+
+
+def test_a_job_that_nothing_did_before_has_not_become_dearer() -> None:
+    comparison = compare_answers(recommendation(), BASE)
+    assert (comparison.cheapest, comparison.new_fits) == (None, True)
+    assert cost_rise_ratio(comparison) == 0
 
 
 def test_what_was_free_and_costs_now_has_risen() -> None:

@@ -55,6 +55,21 @@ def test_a_fall_exits_with_0(advise: Advise, base: Path, dearer: Path) -> None:
     assert advise("diff", str(dearer), str(base), "--fail-if-cost-rises", "0").code == 0
 
 
+@pytest.mark.parametrize(("before", "now", "code"), [(False, True, 0), (True, False, 3), (False, False, 3)])
+def test_the_threshold_fails_a_job_that_no_instance_can_do_now(
+    advise: Advise, base: Path, tmp_path: Path, before: bool, now: bool, code: int
+) -> None:
+    none = tmp_path / "none.json"
+    none.write_text(render(recommendation(), View()))
+    files = [str(base if fits else none) for fits in (before, now)]
+    result = advise("diff", *files, "--fail-if-cost-rises", "10%")
+    assert (result.code, "no instance can do the new job" in result.err, "was 0" in result.err) == (
+        code,
+        not now,
+        False,
+    )
+
+
 @pytest.mark.parametrize("threshold", ["-1", "much", "10%%", "nan", "inf", "10", "1"])
 def test_a_threshold_that_is_no_share_is_refused(advise: Advise, base: Path, threshold: str) -> None:
     result = advise("diff", str(base), str(base), "--fail-if-cost-rises", threshold)

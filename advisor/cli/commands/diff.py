@@ -76,6 +76,9 @@ def write_comparison(
     rise = cost_rise_ratio(comparison)
     if fail_if_cost_rises is None or rise <= fail_if_cost_rises:
         return ExitCode.ANSWER
-    risen = f"rises by {format_ratio(rise)}" if math.isfinite(rise) else "was 0, or no instance can do the new job"
+    if not comparison.new_fits:
+        say("error: --fail-if-cost-rises: no instance can do the new job")
+        return ExitCode.THRESHOLD
+    risen = f"rises by {format_ratio(rise)}" if math.isfinite(rise) else "was 0"
     say(f"error: the cheapest cost {risen}, over --fail-if-cost-rises {format_ratio(fail_if_cost_rises)}")
     return ExitCode.THRESHOLD
