@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 
 from advisor.report.as_json import render
 from advisor.report.content import View
+from advisor.units import parse_ratio
 from tests.answers.test_answer_changes import slower
 from tests.cli.conftest import Pipeline, Result
 from tests.report.toys import L4, recommendation
@@ -68,6 +70,21 @@ def test_the_threshold_fails_a_job_that_no_instance_can_do_now(
         not now,
         False,
     )
+
+
+@pytest.mark.parametrize(
+    ("times", "threshold"), [(1.0994, "9.9%"), (1.1000004, "10%"), (1.12, "11.96%"), (1.004, "0.3%")]
+)
+def test_the_rise_that_fails_is_shown_above_the_threshold(
+    advise: Advise, base: Path, tmp_path: Path, times: float, threshold: str
+) -> None:
+    new = tmp_path / "new.json"
+    new.write_text(render(recommendation(slower(L4, times)), View()))
+    result = advise("diff", str(base), str(new), "--fail-if-cost-rises", threshold)
+    rise, limit = (float(found) for found in re.findall(r"([\d.]+) %", result.err))
+    assert result.code == 3
+    assert limit == pytest.approx(100 * parse_ratio(threshold))
+    assert limit < rise == pytest.approx(100 * (times - 1), rel=0.05)
 
 
 @pytest.mark.parametrize("threshold", ["-1", "much", "10%%", "nan", "inf", "10", "1"])

@@ -12,7 +12,7 @@ from advisor.cli.output import Output, output_flag, write, write_answer
 from advisor.cli.terminal import say
 from advisor.errors import ExitCode, UsageError
 from advisor.records.options import Options
-from advisor.units import format_ratio, parse_ratio
+from advisor.units import format_significant, parse_ratio
 
 if TYPE_CHECKING:
     from advisor.records.change import Comparison
@@ -79,6 +79,13 @@ def write_comparison(
     if not comparison.new_fits:
         say("error: --fail-if-cost-rises: no instance can do the new job")
         return ExitCode.THRESHOLD
-    risen = f"rises by {format_ratio(rise)}" if math.isfinite(rise) else "was 0"
-    say(f"error: the cheapest cost {risen}, over --fail-if-cost-rises {format_ratio(fail_if_cost_rises)}")
+    limit = format_significant(100 * fail_if_cost_rises, digits=6)
+    risen = f"rises by {_above(100 * rise, limit)} %" if math.isfinite(rise) else "was 0"
+    say(f"error: the cheapest cost {risen}, over --fail-if-cost-rises {limit} %")
     return ExitCode.THRESHOLD
+
+
+def _above(value: float, limit: str) -> str:
+    """Format a value with as few digits, at least 2, as show that it is above the limit."""
+    texts = [format_significant(value, digits=digits) for digits in range(2, 18)]
+    return next((text for text in texts if float(text) > float(limit)), texts[-1])
