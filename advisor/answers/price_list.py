@@ -1,7 +1,7 @@
 """Lists the prices in force, those of one instance type, and the differences between two catalogs."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,9 +12,10 @@ from advisor.catalog.overlay import shipped_layer
 from advisor.catalog.parse import check_file, parse_catalog
 from advisor.cost.job import price_kind_of
 from advisor.cost.selection import check_names, offer_filter, price_marks
-from advisor.errors import UsageError, did_you_mean
+from advisor.errors import NothingFitsError, UsageError, did_you_mean
 from advisor.records.options import Options
 from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, PriceKind
+from advisor.records.rejection import Cause
 
 
 def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
@@ -23,7 +24,7 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
     Raises `UsageError` for an unknown provider, region or device.
     """
     check_names(options, catalog.offers)
-    why_excluded = offer_filter(replace(options, device=device_ids(catalog, options.device)))
+    why_excluded = _filter(catalog, options)
     within = [offer for offer in catalog.offers if why_excluded(offer) is None]
     return tuple(
         sorted(
@@ -31,6 +32,19 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
             key=lambda priced: (priced.price.usd_per_hour, priced.offer.id),
         )
     )
+
+
+def no_price_error(catalog: Catalog, options: Options) -> NothingFitsError:
+    """Return the error of a list without a price; it names a line of an overlay that rules out what is asked for."""
+    hint, why_excluded = "remove some of the limits", _filter(catalog, options)
+    ruled_out = (offer for offer in catalog.offers if (cause := why_excluded(offer)) and cause.code == "excluded")
+    if offer := next(ruled_out, None):
+        hint += f", or change your overlay ({offer.id}: {offer.excluded})"
+    return NothingFitsError("no price is within these limits", hint=hint)
+
+
+def _filter(catalog: Catalog, options: Options) -> Callable[[Offer], Cause | None]:
+    return offer_filter(replace(options, device=device_ids(catalog, options.device)))
 
 
 def show_prices(catalog: Catalog, name: str, options: Options, *, today: date) -> tuple[PricedOffer, ...]:

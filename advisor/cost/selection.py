@@ -118,8 +118,6 @@ def offer_filter(options: Options) -> Callable[[Offer], Cause | None]:
     least_gpus = options.gpus or 0
 
     def why_excluded(offer: Offer) -> Cause | None:
-        if offer.excluded is not None:
-            return Cause(code="excluded", what=offer.excluded)
         if providers and offer.provider.lower() not in providers:
             return Cause(code="other-provider", what=offer.provider)
         if regions and regions.isdisjoint((offer.region.lower(), offer.geo.lower())):
@@ -135,6 +133,8 @@ def offer_filter(options: Options) -> Callable[[Offer], Cause | None]:
         kind, device = "cpu" if offer.gpu is None else "gpu", offer.gpu or offer.cpu or ""
         if devices and devices.isdisjoint((kind, device.lower())):
             return Cause(code="other-device", what=device)
+        if offer.excluded is not None:  # last, so that the overlay's line is named only for what the flags let in
+            return Cause(code="excluded", what=offer.excluded)
         return None
 
     return why_excluded

@@ -13,11 +13,11 @@ from typing import Any
 from advisor.answers.break_even import break_even
 from advisor.answers.explanation import explain
 from advisor.answers.memory_fit import check_one_batch, memory_fit
-from advisor.answers.price_list import list_prices
+from advisor.answers.price_list import list_prices, no_price_error
 from advisor.answers.ranking import rank
 from advisor.catalog.find import exchange_rate_of, overlay_notes
 from advisor.catalog.overlay import FileStates, file_states, load_catalog
-from advisor.errors import DocumentError, NothingFitsError, UsageError, did_you_mean
+from advisor.errors import DocumentError, UsageError, did_you_mean
 from advisor.files.whole_file import write_whole
 from advisor.mcp.permission import permitted
 from advisor.question.from_source import (
@@ -171,7 +171,7 @@ def _break_even(asked: Asked) -> Answered:
 def _prices(asked: Asked) -> Answered:
     rows = list_prices(asked.catalog, asked.options, today=date.today())
     if not rows:
-        raise NothingFitsError("no price is within these limits", hint="remove some of the options")
+        raise no_price_error(asked.catalog, asked.options)
     rate = exchange_rate_of(asked.catalog, asked.options.currency)
     content = price_list_content(rows, rate=rate, top=asked.options.top, notes=overlay_notes(asked.catalog))
     return Answered(name="", content=content, json=render_prices_json(rows))

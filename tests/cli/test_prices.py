@@ -70,7 +70,7 @@ def test_what_the_user_rules_out_is_not_listed(advise: Advise) -> None:
     Path("advisor.yaml").write_text(TERMS)
     result = advise("prices", "list", "--provider", "salad", "--price", "spot")
     assert (result.code, result.out) == (1, "")
-    assert_says(result.err, "error:", "no price")
+    assert_says(result.err, "error:", "no price", "salad", "advisor.yaml:2: exclude.provider")
 
 
 @pytest.mark.parametrize(

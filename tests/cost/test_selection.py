@@ -157,6 +157,15 @@ def test_what_the_user_excludes_is_out_with_the_line_that_does_it() -> None:
     assert said(chosen.rejected) == [("x1", "excluded", "advisor.yaml:1: exclude.family rules it out")]
 
 
+def test_the_users_line_is_named_only_for_what_the_flags_let_in() -> None:
+    offers = [offer("x1", provider=name, excluded="advisor.yaml:1") for name in ("aws", "gcp")]
+    chosen = select_offers(offers, options=Options(provider=("gcp",)), price_kind="on_demand", today=TODAY)
+    assert [(one.offer.provider, one.causes[0].code) for one in chosen.rejected] == [
+        ("aws", "other-provider"),
+        ("gcp", "excluded"),
+    ]
+
+
 def test_owned_hardware_is_ranked_whatever_price_is_asked_for() -> None:
     box = offer("box", tier="owned", prices=(price(kind="owned"),))
     for kind in ("on_demand", "spot"):

@@ -13,7 +13,7 @@ from advisor.cli.command import Command
 from advisor.cli.flags import option_flags
 from advisor.cli.output import STDOUT, Output, table_or_json_flag, write, write_answer
 from advisor.cli.terminal import progress, say, write_stdout
-from advisor.errors import ExitCode, NetworkError, NothingFitsError, UsageError
+from advisor.errors import ExitCode, NetworkError, UsageError
 from advisor.records.options import OF_PRICES, Options, provider_id
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ def _write_prices(
     output: Output,
 ) -> int:
     """Write the prices, with warnings about those in the catalog that are not credible."""
+    from advisor.answers.price_list import no_price_error
     from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.report.prices import render_prices_json
 
     rate = exchange_rate_of(catalog, options.currency)
     _warn(catalog)
     if not rows:
-        raise NothingFitsError("no price is within these limits", hint="remove some of the flags")
+        raise no_price_error(catalog, options)
     content = partial(content, rate=rate, notes=overlay_notes(catalog))
     write_answer(rows, output, content, as_json=render_prices_json)
     return ExitCode.ANSWER
