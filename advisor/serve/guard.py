@@ -102,7 +102,7 @@ class Guard:
             body = self._access_problem(scope) or await self._body(scope, receive)
             if isinstance(body, Problem):
                 await refusal(body, headers=_HEADERS_BY_STATUS.get(body.status))(scope, receive, send_guarded)
-            elif not await _until_disconnect(self._app(scope, _replay(body), send_guarded), receive):
+            elif not await _until_disconnect(self._app(_as_get(scope), _replay(body), send_guarded), receive):
                 status = _CLIENT_GONE
         finally:
             self._metrics.answered(
@@ -155,6 +155,11 @@ class Guard:
                         return bytes(parts)
         except TimeoutError:
             return too_slow
+
+
+def _as_get(scope: Scope) -> Scope:
+    """Turn HEAD into GET, which has the same answer (RFC 9110, 9.3.2); the server sends it without its body."""
+    return {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
 
 def refusal(problem: Problem, *, headers: Mapping[str, str] | None = None) -> Response:

@@ -65,3 +65,10 @@ def test_health_counts_the_living_workers_and_has_dead_ones_replaced(living_coun
     health = response.json()
     assert (response.status_code, health["status"], health["workers"]) == (status, told, living_count)
     assert pool.filled_count == 1
+
+
+def test_head_is_answered_like_get() -> None:
+    asked = [(method, path) for path in ("/healthz", "/", "/v1/recommend") for method in ("GET", "HEAD")]
+    found = [(one.status_code, one.headers["content-length"]) for one in responses(Pool(Frame("200")), *asked)]
+    assert found[::2] == found[1::2]
+    assert [status for status, _ in found[::2]] == [200, 200, 405]
