@@ -96,6 +96,7 @@ def advise() -> None:
     \b
     Environment:
       NO_COLOR    no colours
+      TERM=dumb   no colours and no progress line
       COLUMNS     width of tables (default: the terminal's; 80 without one)
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from advisor.cli.terminal import write_stdout
+from advisor.cli.terminal import reads_escapes, write_stdout
 from advisor.errors import UsageError, did_you_mean
 from advisor.files.whole_file import require_folder, write_whole
 from advisor.report.content import View
@@ -72,11 +72,12 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
 def view_of(output: Output, *, top: int = 10, folded: str = "") -> View:
     """Return the view for an output: terminal width and colours on a terminal, otherwise 80 columns and no colours.
 
-    COLUMNS and NO_COLOR override this. `folded` says how to see what a terminal leaves out, "" shows it.
+    COLUMNS, NO_COLOR and TERM=dumb override this. `folded` says how to see what a terminal leaves out, "" shows it.
     """
     on_terminal = output.path is None and sys.stdout.isatty()
     width = shutil.get_terminal_size(fallback=(80, 24)).columns if on_terminal or "COLUMNS" in os.environ else 80
-    return View(top=top, width=width, color=on_terminal and not os.environ.get("NO_COLOR"), folded=folded)
+    color = on_terminal and not os.environ.get("NO_COLOR") and reads_escapes()
+    return View(top=top, width=width, color=color, folded=folded)
 
 
 def write(text: str, output: Output) -> None:

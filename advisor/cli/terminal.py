@@ -28,6 +28,11 @@ def visible(text: str) -> str:
     return _ESCAPED_IN_MESSAGES.sub(_escaped, text)
 
 
+def reads_escapes() -> bool:
+    """Return whether a terminal understands colours and the like; TERM=dumb says that it does not."""
+    return os.environ.get("TERM") != "dumb"
+
+
 def write_stdout(text: str) -> None:
     """Write to stdout and flush, with unprintable characters escaped; on OSError, call `discard_stdout` and raise."""
     if isinstance(sys.stdout, TextIOWrapper):
@@ -57,7 +62,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 @contextmanager
 def progress(message: str) -> Iterator[None]:
-    """Show `message` while the block runs, if stderr is a terminal."""
+    """Show `message` while the block runs, if stderr is a terminal and not TERM=dumb."""
     with _one_line() as show:
         show(f"{visible(message)} ...")
         yield
@@ -65,15 +70,15 @@ def progress(message: str) -> Iterator[None]:
 
 @contextmanager
 def counted_progress(message: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows `done` of `total`, if stderr is a terminal."""
+    """Yield a function that shows `done` of `total`, if stderr is a terminal and not TERM=dumb."""
     with _one_line() as show:
         yield lambda done, total: show(f"{_ERASE_LINE}{message}: {done:,} of {total:,}")
 
 
 @contextmanager
 def _one_line() -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes to stderr if it is a terminal; erase the line at the end."""
-    if not sys.stderr.isatty():
+    """Yield a function that writes to stderr if it is a terminal that can erase a line; erase it at the end."""
+    if not (sys.stderr.isatty() and reads_escapes()):
         yield lambda text: None
         return
 

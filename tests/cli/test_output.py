@@ -158,11 +158,15 @@ class _Terminal(TextIOWrapper):
 def test_colours_need_a_terminal_and_no_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     to_stdout, to_file = Output(format="table", path=None), Output(format="table", path=Path("a.txt"))
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("TERM", raising=False)
     assert not view_of(to_stdout, top=10).color
     monkeypatch.setattr(output.sys, "stdout", _Terminal(BytesIO()))
     assert view_of(to_stdout, top=10).color
     assert not view_of(to_file, top=10).color
     monkeypatch.setenv("NO_COLOR", "1")
+    assert not view_of(to_stdout, top=10).color
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
     assert not view_of(to_stdout, top=10).color
 
 

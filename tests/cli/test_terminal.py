@@ -70,6 +70,20 @@ class _Terminal(StringIO):
         return True
 
 
+@pytest.fixture(autouse=True)
+def _no_dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TERM", raising=False)
+
+
+def test_a_dumb_terminal_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress("reading model.py"):
+        pass
+    assert terminal.getvalue() == ""
+
+
 def test_a_terminal_is_told_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
