@@ -84,10 +84,11 @@ def catalog_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
 
 
 def date_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
-    """Return a warning if the user's own prices are dated in the future."""
-    future = sorted(day for day in catalog.own_dates if day > today.isoformat())
-    listed = ", ".join(f"{day} ({catalog.own_dates[day]})" for day in future)
-    return (f"prices are dated after today, {today}: {listed}",) if future else ()
+    """Return a warning if the user's own prices or exchange rates are dated in the future."""
+    rates = ((rate.date, rate.currency) for rate in catalog.exchange_rates)
+    future = sorted((day, what) for day, what in (*catalog.own_dates.items(), *rates) if day > today.isoformat())
+    listed = ", ".join(f"{day} ({what})" for day, what in future)
+    return (f"prices or exchange rates are dated after today, {today}: {listed}",) if future else ()
 
 
 def _out_of_range(offer: Offer) -> Iterator[str]:

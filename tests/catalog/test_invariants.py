@@ -122,6 +122,13 @@ def test_a_price_of_a_day_to_come_is_a_warning(home: Path) -> None:
     assert catalog_warnings(catalog, today=date(2027, 3, 1)) == ()
 
 
+def test_an_exchange_rate_of_a_day_to_come_is_a_warning(home: Path) -> None:
+    catalog = overlay(home, "exchange_rates: {EUR: {usd: 1.16, date: 2027-03-01}}")
+    (warning,) = catalog_warnings(catalog, today=date(2027, 2, 28))
+    assert_says(warning, "2027-03-01", "EUR")
+    assert catalog_warnings(catalog, today=date(2027, 3, 1)) == ()
+
+
 def device(home: Path, **changes: object) -> Catalog:
     figures: dict[str, object] = {
         "id": "t4", "name": "T4", "vendor": "NVIDIA", "generation": "Turing", "sm_count": 40, "boost_mhz": 1590,
