@@ -105,10 +105,10 @@ class Node:
         """Return the value below a mapping, or a node of the default."""
         return Node(document=self.document, path=(*self.path, key), value=self.value.get(key, default))
 
-    def entries(self) -> "Iterator[Node]":
+    def entries(self, *, hint: str = "") -> "Iterator[Node]":
         """Yield the values of a mapping."""
         if not isinstance(self.value, Mapping):
-            raise self.error(f"expected keys and values, found {self.value!r}", hint="write `key: value` lines")
+            raise self.error(f"expected keys and values, found {self.value!r}", hint=hint or "write `key: value` lines")
         return (self[key] for key in self.value)
 
     def items(self, *, hint: str) -> "Iterator[Node]":
@@ -124,7 +124,7 @@ class Node:
 
         The keys of other mappings, `elsewhere`, may be what was meant, too.
         """
-        for entry in self.entries():
+        for entry in self.entries(hint=hint):
             if entry.key not in known:
                 raise entry.error("unknown key", hint=did_you_mean(entry.key, (*known, *elsewhere)))
         for key in required:

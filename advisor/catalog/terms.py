@@ -306,9 +306,8 @@ def _read_availability(line: Node, scope: Scope) -> Availability:
 
 
 def _read_exchange_rate(node: Node) -> ExchangeRate:
-    node.check_keys(("usd", "date"))
-    if not _CURRENCY_CODE.fullmatch(node.key) or node.key == "USD":
-        raise node.error(f"{node.key!r} is not the code of a currency other than USD", hint="for example EUR")
     hint = "write {usd: 1.16, date: 2026-11-01}: the value of one unit in dollars, and its date"
     node.check_keys(("usd", "date"), required=("usd", "date"), hint=hint)
+    if not _CURRENCY_CODE.fullmatch(node.key) or node.key == "USD":
+        raise node.error(f"{node.key!r} is not the code of a currency other than USD", hint="for example EUR")
     return ExchangeRate(currency=node.key, usd=float(read_number(node["usd"])), date=read_date(node["date"]))

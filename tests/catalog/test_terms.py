@@ -266,7 +266,7 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
         ("instnces: {}", "1: instnces: unknown key", "did you mean instances?"),
         ("provider: aws\nmarkup_percent: 1", "1: provider: prices and terms in one document", "three hyphens"),
         ("exchange_rates: {EUR: {usd: 1.1}}", "1: exchange_rates.EUR: date is missing", "2026-11-01"),
-        ("exchange_rates: {EUR: 1.1}", "1: exchange_rates.EUR: expected keys and values", "key: value"),
+        ("exchange_rates: {EUR: 1.1}", "1: exchange_rates.EUR: expected keys and values", "{usd: 1.16, date:"),
         ("exchange_rates: {euro: {usd: 1, date: 2026-11-01}}", "1: exchange_rates.euro: 'euro' is not", "EUR"),
         ("exchange_rates: {EUR: {usd: 0, date: 2026-11-01}}", "1: exchange_rates.EUR.usd: expected a number", "corr"),
         (
