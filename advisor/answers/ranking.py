@@ -37,7 +37,7 @@ from advisor.question.from_source import other_batch
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, ContextSweep, Job, Quote, Recommendation
 from advisor.records.device import Device
-from advisor.records.flag_values import single_batch_of
+from advisor.records.flag_values import own_batch, single_batch_of
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
@@ -83,7 +83,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     job = job_for(workload, options)
     require_size(options, job)
     if job.batch == "auto" and not workload.batch_is_affine:
-        job = replace(job, batch=str(workload.batch))
+        job = replace(job, batch=str(own_batch(workload, options)))
     wanted = asked_batches(workload, options)
     selection = select_offers(
         catalog.offers,
@@ -240,7 +240,12 @@ def _predict(
         return join_batches([at(trace_at(batch), np.array([batch]), alone) for batch, alone in each]), ()
     if workload.batch_is_affine:
         return at(workload, batches), ()
-    asked = [int(batch) for batch in batches] if options.batch not in ("", "auto") else [workload.batch]
+    if options.batch in ("", "auto"):
+        own = own_batch(workload, options)
+        where = "alone" if own == workload.batch else f"on each GPU, {own} in all"
+        warning = f"how the step grows with the batch is not known: predicted at batch {workload.batch} {where}"
+        return at(workload, np.array([own], dtype=np.intp)), (warning,)
+    asked = [int(batch) for batch in batches]
     traced = {workload.batch: workload}
     for batch in asked:
         if batch not in traced and trace_at is not None:

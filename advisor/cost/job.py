@@ -8,7 +8,7 @@ from typing import Any, cast
 from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits, Situation
-from advisor.records.flag_values import flag_name, is_given, single_batch_of
+from advisor.records.flag_values import flag_name, is_given, own_batch, single_batch_of
 from advisor.records.options import Options, ScriptOptions
 from advisor.records.price import PriceKind
 from advisor.records.script import Script
@@ -38,9 +38,10 @@ def job_for(workload: Workload, options: Options) -> Job:
     generation, script = workload.generation, workload.script
     _check_latency(options, is_served=generation is not None)
     text = options.batch.strip()
-    batch = text or (str(workload.batch) if options.mode == "training" else "auto")
+    own = own_batch(workload, options)
+    batch = text or (str(own) if options.mode == "training" else "auto")
     per_sample = tokens_per_sample(workload.inputs) if generation is None else generation.token_count
-    samples = _sample_count(options, batch=single_batch_of(text) or workload.batch, tokens_per_sample=per_sample)
+    samples = _sample_count(options, batch=single_batch_of(text) or own, tokens_per_sample=per_sample)
     if samples > _MOST_SAMPLES:
         raise UsageError(f"the job has {samples:.0e} samples in all", hint=f"give at most {_MOST_SAMPLES:.0e}")
     return Job(

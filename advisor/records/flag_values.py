@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from advisor import units
 from advisor.errors import UsageError, did_you_mean
 from advisor.records.options import TAKES_COMMAS, Options
+from advisor.records.workload import Workload
 
 _BATCH_DIGITS = 9
 """A step with more digits of samples fits no device."""
@@ -147,6 +148,15 @@ def single_batch_of(text: str) -> int | None:
     digits = text.strip()
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS
     return (int(digits) or None) if is_number else None
+
+
+def own_batch(workload: Workload, options: Options) -> int:
+    """Return the batch of the step without `--batch`.
+
+    If its growth with the batch is not known, every pass of every GPU takes the workload's own batch.
+    """
+    passes = 1 if workload.batch_is_affine else (options.gpus or 1) * options.accumulate
+    return workload.batch * passes
 
 
 def is_given(options: Options, name: str) -> bool:

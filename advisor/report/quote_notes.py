@@ -332,8 +332,8 @@ def _service_notes(best: Quote, job: Job) -> Iterator[str]:
         yield f"the requests wait in one queue for the next free {place}."
     if best.start_up_s:
         yield (
-            f"cold start: another instance needs {units.format_duration(best.start_up_s)} to boot, install its software "
-            "and read the weights; meanwhile the queue grows."
+            f"cold start: another instance needs {units.format_duration(best.start_up_s)} to boot, install its "
+            "software and read the weights; meanwhile the queue grows."
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,32 +87,40 @@ def planned_steps(
             f"{asked_for}a batch of {batches.max():,} has too few samples for {least:,}, one for each pass of each GPU",
             hint="increase --batch or leave it out",
         )
-    on_one = Plan(accumulate=asked.accumulate, checkpoint_activations=asked.checkpoint_activations)
+    is_affine = workload.batch_is_affine  # or the step is known only at its own batch size
+    on_one = Plan(
+        accumulate=asked.accumulate if is_affine else int(batches.max()) // workload.batch,
+        checkpoint_activations=asked.checkpoint_activations,
+    )
     of_one = pass_batches(batches, on_one)
-    sizes = np.unique(np.concatenate([batches, of_one, *passes.values()])) if workload.batch_is_affine else batches
+    sizes = np.unique(np.concatenate([batches, of_one, *passes.values()])) if is_affine else np.array([workload.batch])
     alone = predict_at(sizes)
     offers: list[tuple[Plan, list[int], dict[str, Any]]] = []
     fits_whole = np.zeros((len(devices), len(batches)), dtype=np.bool_)
+    offered_by = partial(_offered, workload, alone=alone)
+    if not is_affine:
+        for (kind, width), group in _by_kind_and_width(workload, range(len(devices)), alone).items():
+            whole = offered_by(
+                on_one, group, kind=kind, width=width, at=np.searchsorted(sizes, of_one), is_divided=True
+            )
+            fits_whole[group] = whole["fits"]
     for plan in plans:
-        is_known = bool(np.isin(passes[plan], sizes).all())  # or the step is known only at its own batch size
-        tried = plan if is_known else replace(on_one, accumulate=1)
-        at = np.searchsorted(sizes, passes[plan] if is_known else batches)
-        is_divided = _divides(batches, tried)
+        at = np.searchsorted(sizes, passes[plan])
+        if not np.isin(passes[plan], sizes).all():
+            continue
+        is_divided = _divides(batches, plan)
         members = members_of[plan]
         if _needs_code_changes(plan):  # a model that fits on one GPU is never split
             members = [one for one in members if not fits_whole[one].all()]
         for (kind, width), group in _by_kind_and_width(workload, members, alone).items():
-            offered = _offered(
-                workload, tried, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided
-            )
-            if is_known:
-                offers.append((plan, group, offered))
+            offered = offered_by(plan, group, kind=kind, width=width, at=at, is_divided=is_divided)
+            offers.append((plan, group, offered))
             if not _needs_code_changes(plan):
                 fits_whole[group] |= offered["fits"]
-    if not offers and not workload.batch_is_affine:
+    if not offers and not is_affine:
         raise IndivisibleBatchError(
-            f"how the step grows with the batch is not known, so its batch of {workload.batch:,} cannot be divided",
-            hint="leave --gpus and --accumulate out; N GPUs that run it side by side do N times the samples",
+            f"how the step grows with the batch is not known, so its batch of {batches.max():,} cannot be divided",
+            hint="leave --batch out: every GPU then takes the step's own batch",
         )
     able = [row for row, precision in enumerate(alone.precisions[:, 0]) if precision is not None]
     whole_s = np.full(fits_whole.shape, np.inf)
@@ -189,7 +198,7 @@ def _offered(
     width: Width,
     alone: Predictions,
     at: IndexArray,
-    is_divided: BoolArray,
+    is_divided: BoolArray | bool,
 ) -> dict[str, Any]:
     """Return the figures of the step, (members, batches); `is_divided`: every pass of every GPU has a sample."""
     spread = spread_part(workload, plan, alone=alone, rows=members, at=at, width=width)

@@ -243,6 +243,20 @@ def test_a_step_known_at_its_own_batch_alone_runs_on_one_gpu() -> None:
     assert {plan.tensor for plan in plans(found, 0)} == {4}
 
 
+def test_each_gpu_may_take_the_only_batch_known() -> None:
+    assert workload().batch == 8
+    stiff = replace(workload(), batch_is_affine=False)
+    found = spread(FOUR, of=stiff, batches=np.array([32]), gpus=4)
+    usual = spread(FOUR, batches=np.array([32]), gpus=4)
+    assert plans(found, 0) == [Plan(data=4)]
+    assert found.batches.tolist() == [32]
+    assert found.step_s.tolist() == usual.step_s.tolist()
+    assert found.scaling is not None
+    assert usual.scaling is not None
+    # Four steps of 8 samples take 4 x 0.8 s one after the other, as one of 32 does here.
+    assert found.scaling.efficiency_ratio == pytest.approx(usual.scaling.efficiency_ratio)
+
+
 def test_machines_are_added_until_the_deadline_is_kept() -> None:
     # 64 samples: 1.6 s on 4 GPUs, 0.8 s on 8, 0.4 s on 16. One machine costs least.
     networked = replace(FOUR, network_bytes_per_s=1e10)
