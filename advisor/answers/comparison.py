@@ -109,10 +109,11 @@ def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
     """Compare the counts, the best offers, and the base's best offer with what it costs now."""
     cheapest = same = None
     if base.best and new.best:
-        cheapest = _instance_change(base.best, new.best)
+        compares_time = not _has_service(base, new)
+        cheapest = _instance_change(base.best, new.best, compares_time=compares_time)
         now = next((quote for quote in new.quotes if quote.id == base.best.id), None)
         if now is not None and now.id != new.best.id:
-            same = _instance_change(base.best, now)
+            same = _instance_change(base.best, now, compares_time=compares_time)
     return Comparison(
         schema_version=COMPARISON_SCHEMA_VERSION,
         kind="answers",
@@ -142,7 +143,12 @@ def cost_rise_ratio(comparison: Comparison) -> float:
     return cost.ratio - 1
 
 
-def _instance_change(before: Quote, after: Quote) -> InstanceChange:
+def _has_service(base: Recommendation, new: Recommendation) -> bool:
+    """Return whether one of the answers is on a service, whose job is a month; its time and samples are not given."""
+    return any(answer.job.requests_per_day is not None for answer in (base, new))
+
+
+def _instance_change(before: Quote, after: Quote, *, compares_time: bool) -> InstanceChange:
     price = _change("usd_per_hour", before.usd_per_hour, after.usd_per_hour)
     return InstanceChange(
         before=_name(before),
@@ -151,7 +157,7 @@ def _instance_change(before: Quote, after: Quote) -> InstanceChange:
             _predicted_change("step_s", before.step_s, after.step_s),
             *_token_changes(before, after),
             *((price,) if price.before != price.after else ()),
-            _predicted_change("job_s", before.job_s, after.job_s),
+            *((_predicted_change("job_s", before.job_s, after.job_s),) if compares_time else ()),
             _predicted_change("job_usd", before.job_usd, after.job_usd),
         ),
     )
@@ -173,6 +179,8 @@ def _name(quote: Quote) -> str:
 def _notes(base: Recommendation, new: Recommendation) -> Iterator[str]:
     """Return warnings about differences that make the two hard to compare."""
     for name, before, after in _differing_fields(base.job, new.job):
+        if name == "--samples" and _has_service(base, new):
+            continue
         yield f"the jobs differ: {name} {before} before, {after} now"
     for flag in _differing_selections(base, new):
         yield f"the offers differ: {flag} is not the same"

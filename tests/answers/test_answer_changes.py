@@ -109,6 +109,17 @@ def test_jobs_that_differ_are_told() -> None:
     assert_says(*compare_answers(BASE, hurried).notes, "--deadline", "none", "1 day")
 
 
+def test_the_length_and_the_requests_of_a_month_of_a_service_are_not_compared() -> None:
+    # The month has 1,000 x 730 / 24 = 30,417 requests, which nobody gave as --samples.
+    service = replace(BASE, job=replace(BASE.job, samples=30_417, requests_per_day=1_000))
+    for base, new in ((BASE, service), (service, BASE)):
+        comparison = compare_answers(base, new)
+        assert comparison.cheapest is not None
+        assert [one.measure for one in comparison.cheapest.changes] == ["step_s", "job_usd"]
+        (note,) = comparison.notes
+        assert_says(note, "--requests-per-day")
+
+
 def test_a_flag_that_selects_offers_is_told_if_it_left_out_what_the_other_answer_ranked() -> None:
     def without_t4(code: RejectionCode) -> Recommendation:
         left_out = Rejection(
