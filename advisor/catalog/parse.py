@@ -27,7 +27,7 @@ from advisor.catalog.overlay import Layer, shipped_layer
 from advisor.catalog.owned import with_electricity
 from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import Document, Node, read_documents
-from advisor.catalog.terms import TERM_KEYS, Terms, apply_terms, is_terms, joined_terms, read_terms
+from advisor.catalog.terms import TERM_KEYS, Terms, apply_terms, hidden_discounts, is_terms, joined_terms, read_terms
 from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
 from advisor.errors import did_you_mean
 from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
@@ -129,6 +129,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     if catalog.overlays:
         our_offers = build_offers(our_rows, known=known).offers
         catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
+        catalog = replace(catalog, doubts=(*hidden_discounts(terms, offers), *catalog.doubts))
     return replace(catalog, cpus=with_usual_cores(catalog.cpus))
 
 

@@ -22,7 +22,7 @@ matches g5.xlarge, not g5g.xlarge), or a pattern with *.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -233,6 +233,19 @@ def apply_terms(terms: Terms, offers: Iterable[Offer], *, rejected: Iterable[Rej
     if scopes:
         _check_names(scopes, offers=offers, rejected=list(rejected))
     return [_with_terms(offer, terms) for offer in offers]
+
+
+def hidden_discounts(terms: Terms, offers: Sequence[Offer]) -> Iterator[str]:
+    """Yield a sentence for each discount whose prices all match earlier lines of its document, and so has no effect."""
+    for index, line in enumerate(terms.discounts):
+        earlier = [
+            one.scope
+            for one in terms.discounts[:index]
+            if one.scope.node.document is line.scope.node.document and one.commitment in (None, line.commitment)
+        ]
+        matched = [one for one in offers if line.scope.fits(one)]
+        if matched and all(any(scope.fits(one) for scope in earlier) for one in matched):
+            yield f"{line.scope.node.where} has no effect: earlier lines match all of its prices"
 
 
 def _with_terms(offer: Offer, terms: Terms) -> Offer:

@@ -216,7 +216,7 @@ class Catalog:
 
     - `unpredicted`: the offers of `rejected`, in the same order, with their prices and without a device
     - `overlays`: the user's files that override the built-in data; the first one wins
-    - `doubts`: values in those files that are not credible
+    - `doubts`: values in those files that are not credible, and discounts without an effect
     - `price_sources`: by provider
     - `api_prices`: of language models behind an API, by the name that `--api-usd-per-mtok` takes
     - `own_dates`: dates of the user's own prices, each with an offer

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from advisor.catalog.overlay import load_catalog
 from advisor.catalog.strict_yaml import parse_documents
-from advisor.catalog.terms import Terms, apply_terms, is_of_family, is_terms, joined_terms, read_terms
+from advisor.catalog.terms import Terms, apply_terms, hidden_discounts, is_of_family, is_terms, joined_terms, read_terms
 from advisor.errors import ProfileError
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price
 from tests.says import assert_says
@@ -79,6 +79,26 @@ def test_of_the_discounts_that_fit_a_price_the_first_counts_and_they_do_not_add_
     assert usd(after[G5.id]) == pytest.approx([1.6, 0.9])
     assert usd(after[G5G.id]) == pytest.approx([1.6, 0.8])
     assert usd(after[N1.id]) == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("rules", "hidden"),
+    [
+        ("[{provider: aws, percent: 10}, {provider: aws, family: g5, percent: 20}]", [1]),
+        ("[{provider: aws, family: g5, percent: 20}, {provider: aws, percent: 10}]", []),
+        ("[{commitment: spot, percent: 10}, {percent: 20}, {commitment: spot, family: g5, percent: 30}]", [2]),
+        ("[{region: EU, percent: 1}, {region: US, percent: 2}, {family: g5, percent: 3}]", [2]),  # both parts of it
+        ("[{percent: 1}, {family: g6, percent: 2}]", []),  # matches nothing, which is another mistake
+    ],
+)
+def test_a_discount_whose_prices_all_match_earlier_lines_has_no_effect(rules: str, hidden: list[int]) -> None:
+    found = list(hidden_discounts(terms_of(f"discounts: {rules}"), OFFERS))
+    assert [text.split(" has ")[0] for text in found] == [f"advisor.yaml:1: discounts.{index}" for index in hidden]
+
+
+def test_a_discount_of_another_file_may_come_before_all_of_ones_own() -> None:
+    terms = terms_of("discounts: [{percent: 25}]", "discounts: [{percent: 50}]")
+    assert list(hidden_discounts(terms, OFFERS)) == []
 
 
 def test_the_discounts_of_the_first_file_come_first() -> None:
