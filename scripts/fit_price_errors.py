@@ -95,7 +95,7 @@ def table(found: list[Change]) -> str:
     for one in found:
         groups[one.tier, one.basis, one.days].append(one.log_ratio)
     lines = [
-        "| tier | earlier price from | days | prices | changed | spread of the change |",
+        "| tier | earlier price from | days | prices | changed | std. dev. of the log ratio |",
         "|---|---|--:|--:|--:|--:|",
     ]
     for (tier, basis, days), logs in sorted(groups.items()):

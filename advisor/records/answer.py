@@ -593,7 +593,7 @@ class Recommendation(Displayed, report="recommendation"):
     """The answer; it is displayed as a table in a terminal and in a notebook.
 
     - `quotes`: cheapest first, or in the order of `job.objective`
-    - `best`: the first quote whose price is trusted; the first of all if none is
+    - `best`: the first quote that may lead (`Quote.may_lead`); the first of all if none may
     - `better_if_price_holds`: the first quote before `best` whose price is too old or too uncertain
     - `better_if_prediction_holds`: the first quote before `best` that only `needs_measurement`
     - `chance_by_device`: `chance_among_trusted` of the quotes, added up for each device, the likeliest first
