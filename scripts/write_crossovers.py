@@ -53,7 +53,8 @@ _GRIDS = (
 _DECADES = 8
 _WIDTH, _LEFT, _TOP, _COLUMN, _ROW, _GAP = 464, 56, 68, 50, 22, 66
 _HEAD = (
-    "| model | prompt | cheaper at requests a day | one a day: CPU; GPU | the same within 2 s and 100 ms a token |",
+    "| model | prompt | cheaper at requests a day | monthly cost at one request a day: CPU; GPU "
+    "| the same within 2 s and 100 ms a token |",
     "| --- | --- | --- | --- | --- |",
 )
 
