@@ -24,6 +24,13 @@ of `advise rank` under the same names, with underscores, except `--run`, `--time
 `--provider`, `--region`, `--tier`, `--arch`, `--instance` and `--device` also take several values with commas between
 them.
 
+Exit codes: 0 an answer; 1 nothing fits the limits; 2 invalid usage, profile or price file; 3 a threshold is exceeded
+(`--fail-if-cost-rises`, `--max-mape`; for `calibrate`: a calibration was disturbed and is not kept); 4 the model cannot
+be loaded or traced, a timeout, or `--strict`; 5 the network; 70 a bug in advise; 130 an interrupt.
+
+Traces, calibrations and the read price files are kept in `~/.cache/advisor`, or in `advisor` in the folder that
+`XDG_CACHE_HOME` names. Delete the folder to empty it: `calibrations/` is measured anew, the rest is written anew.
+
 | flag | value | default | commands | meaning |
 |---|---|---|---|---|
 """

@@ -1,6 +1,6 @@
 """Scores predictions against measured step times.
 
-With r = predicted / measured of a row: its absolute percentage error (ape) is |r - 1|. A failed row has an ape of 1 and
+With r = predicted / measured of a row: its absolute percentage error (APE) is |r - 1|. A failed row has an APE of 1 and
 counts in nothing else.
 """
 

@@ -177,7 +177,7 @@ def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_
 
 
 def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
-    """Yield the tightest value of this limit, of a few digits, with which some offer keeps all the others."""
+    """Yield the tightest value of this limit, rounded to two digits, with which some offer keeps all the others."""
     without, given = _with(options, name, None), getattr(options, name)
     if name == "deadline":  # what costs least may take fewer machines than are allowed
         without = replace(without, objective="time")

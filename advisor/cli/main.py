@@ -74,9 +74,9 @@ class AdviseGroup(click.Group):
 def advise() -> None:
     """Find the CPU or GPU instance that runs a PyTorch job for the least money, with the uncertainty and the reason.
 
-    SOURCE is a model: a Python file, a training script, torchvision:NAME, timm:NAME, hf:ID_OR_CONFIG, a .pt2, an .onnx
-    or a saved workload. Python files, scripts and .pt2 files are EXECUTED, in a separate process but with your
-    permissions: name only files that you trust. No GPU is needed, no weights are loaded and nothing is rented.
+    SOURCE is a model: a Python file, a training script, torchvision:NAME, timm:NAME, hf:ID_OR_CONFIG, a .pt2, an .onnx,
+    a trainer's .yaml or a saved workload. Python files, scripts and .pt2 files are EXECUTED, in a separate process but
+    with your permissions: name only files that you trust. No GPU is needed, no weights are loaded, nothing is rented.
 
     Without a command, "advise SOURCE" ranks; "advise rank --help" lists the flags. If a file has the name of a command,
     write ./NAME to mean the file.
@@ -95,9 +95,10 @@ def advise() -> None:
 
     \b
     Environment:
-      NO_COLOR    no colours
-      TERM=dumb   no colours and no progress line
-      COLUMNS     width of tables (default: the terminal's; 80 without one)
+      NO_COLOR        no colours
+      TERM=dumb       no colours and no progress line
+      COLUMNS         width of tables (default: the terminal's; 80 without one)
+      XDG_CACHE_HOME  parent of the cache folder "advisor" (default: ~/.cache)
     """
 
 

@@ -166,9 +166,9 @@ def _within_percentiles(
 
 
 def _knee(predictions: Predictions, allowed: BoolArray) -> IndexArray:
-    """Return the index of the smallest number of requests in flight above which `KNEE_RATIO` is gained no more.
+    """Return the index of the smallest number of requests above which throughput grows by less than `KNEE_RATIO`.
 
-    Requests wait longer for each token with every other one in flight, so that the last few percent are dear.
+    Each further request slows down all others, so the last few percent of throughput cost latency.
     """
     machine_s = np.where(allowed, predictions.step_s, 1.0) * machines_together(predictions)
     rate = np.where(allowed, predictions.batches / machine_s, 0.0)

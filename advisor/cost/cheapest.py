@@ -1,8 +1,8 @@
 """Computes the chance that each offer is the cheapest, and which offers are too close to the best to call.
 
-A cost has errors that are log-normal around it and independent of each other: those of the device, the host, start-up,
-the price and the predicted watts of an owned machine. Offers with the same device, host, provider or price list share
-that error. An error of the model, its trace and its counts scales the time on every device by the same factor, so it is
+A cost has log-normal errors: those of the device, the host, start-up, the price and the predicted watts of an owned
+machine. Errors of different sources are independent; offers with the same source (device, host, provider or price list)
+share it. An error of the model, its trace and its counts scales the time on every device by the same factor, so it is
 left out, except for a service: with whole instances, it may make one offer need another instance.
 """
 

@@ -20,11 +20,13 @@ from advisor.records.price import PricedOffer
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CostedOffers:
-    """Offers with all their numbers as arrays of (offers,). `device` is an index, -1 for none.
+    """Offers with all their numbers as arrays of (offers,).
 
-    `co2_kg` is NaN where it is not known, and None if neither the objective nor a limit needs it. `time_s` is the time
-    that the ranking by time uses: `ranked_time_s`. `queued` are the times of a served language model's requests on each
-    device, (tails, devices), where the choice of batches has found them.
+    - `device`, `batch_index`: of the predictions; `device` is -1 for none
+    - `time_s`: the time that the ranking by time uses (`ranked_time_s`)
+    - `queued`: times of a served language model's requests on each device, (tails, devices), where the choice of
+      batches has found them
+    - `co2_kg`: NaN where it is not known; None if neither the objective nor a limit needs it
     """
 
     priced: Sequence[PricedOffer]

@@ -126,7 +126,7 @@ def _set_limits(
 
 
 def _latency_s(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> FloatArray:
-    """Return the latency that `--max-latency` limits: a step; in LLM serving, the first token and the others."""
+    """Return the latency that `--max-latency` limits: a step; in LLM serving, the whole request."""
     if tokens is not None and job.generation is not None:
         return tokens.first_s + job.generation.decode_count * tokens.between_s
     return step_s

@@ -19,16 +19,23 @@ from advisor.records.price import PricedOffer
 class OfferTerms:
     """Billing terms; all arrays are (offers,). Unknown increments and interruption rates are 0.
 
-    `start_up_low_s` and `start_up_high_s` are the ends of the 90 % interval. `start_up_measured` is False if the
-    start-up time comes from other clouds; `software_s` and `weights_s` are parts of it. `wait_s`, `quota_instances`
-    (infinite without a quota) and tax come from the user's overlay, as storage and egress may. `machine_count` is the
-    number of machines that run the job together, or that serve a model together; the load of a service decides how many
-    such groups there are, `server_count` is the number of batches that one works on at a time, and `least_count` the
-    fewest that keep limits on percentiles of tokens. `electricity_usd_per_kwh` is what the owner pays for a machine
-    whose price follows its power; 0 for others. `usd_per_hour` is the price of an hour of work, and `idle_price_ratio`
-    that of an idle hour over it, which is 1 unless the price follows the power. `power_log_spread` and
-    `idle_power_log_spread` are the errors of these two prices that come from predicted watts. A service pays for no
-    start-up; its `start_up_s` is that of one more instance.
+    - `usd_per_hour`: the price of an hour of work
+    - `wait_s`: until a machine is available, from the user's overlay
+    - `start_up_s`: of a machine; a service pays for none, so there it is that of one more instance
+    - `start_up_low_s`, `start_up_high_s`: the ends of its 90 % interval
+    - `start_up_measured`: False if the start-up time comes from other clouds
+    - `software_s`, `weights_s`: parts of `start_up_s`
+    - `increment_s`, `minimum_s`: of billed time
+    - `storage_usd_per_s`, `egress_usd`: from our data or from the user's overlay
+    - `tax_ratio`: from the user's overlay
+    - `quota_instances`: from the user's overlay; infinite without a quota
+    - `machine_count`: machines that run the job or serve a model together, as one group; the load of a service decides
+      how many groups there are
+    - `server_count`: batches that a group works on at a time
+    - `least_count`: the fewest groups that keep limits on percentiles of tokens
+    - `electricity_usd_per_kwh`: what the owner pays for a machine whose price follows its power; 0 for others
+    - `idle_price_ratio`: the price of an idle hour over `usd_per_hour`; 1 unless the price follows the power
+    - `power_log_spread`, `idle_power_log_spread`: the errors of these two prices that come from predicted watts
     """
 
     usd_per_hour: FloatArray

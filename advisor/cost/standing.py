@@ -131,7 +131,7 @@ def _time_errors(
 def _errors(
     offers: ChosenOffers, predictions: Predictions, *, job: Job, billing: Billing, of: Objective
 ) -> list[SharedError]:
-    """Return the independent errors of the amount by which `of` compares offers, as shares of that amount."""
+    """Return the independent errors of the compared amount (cost, time, cost x time or CO2), as shares of it."""
     elasticity = _of_objective(of, *(_elasticity(one, offers.step_s) for one in (offers.step_usd, offers.step_time_s)))
     errors = _time_errors(offers, predictions, elasticity=elasticity)
     if job.requests_per_day is None:

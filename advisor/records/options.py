@@ -88,10 +88,10 @@ class Options:
     )
     precision: PrecisionChoice = _flag(
         "auto",
-        "auto: with --run, as the script runs; else for each device and batch the cheaper of torch's default fp32 "
-        "(cudnn-tf32: TF32 in convolutions and recurrent layers, where the GPU has it) and autocast (bf16 if native, "
-        "else fp16 on tensor cores); with --prompt-tokens, same as half: the whole model in bf16 if native, else in "
-        "fp16 on GPUs, else in fp32",
+        "auto: for each device and batch the cheaper of torch's default fp32 (cudnn-tf32: TF32 in convolutions and "
+        "recurrent layers, where the GPU has it) and autocast (bf16 if native, else fp16 on tensor cores); with "
+        "--prompt-tokens, same as half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32. With "
+        "--run and without this flag, as the script runs",
     )
     batch: str = _flag(
         "",
@@ -117,7 +117,7 @@ class Options:
     weights: WeightFormat = _serving_flag(
         "auto",
         "storage format of the weights, if the engine has kernels for it on the device; auto: as the model is "
-        "published. int4: AWQ or GPTQ; nf4: bitsandbytes; mxfp4: experts alone; q8_0 to q4_0: GGUF, with --engine "
+        "published. int4: AWQ or GPTQ; nf4: bitsandbytes; mxfp4: only the experts; q8_0 to q4_0: GGUF, with --engine "
         "llama.cpp",
     )
     kv_cache: CacheFormat = _serving_flag("auto", "storage format of the KV cache; auto: the model's precision")
@@ -309,7 +309,7 @@ class Options:
     )
     api_usd_per_mtok: str = _serving_flag(
         "",
-        "price of an API with this model, in dollars per million tokens of prompts, answers and cached prompts, or its "
+        "price of an API with this model, in dollars per million input, output and cached input tokens, or its "
         "name in api_prices.yaml; the answer says from how many requests per day a service of your own is cheaper",
         metavar="IN,OUT[,CACHED]|NAME",
     )
@@ -322,12 +322,12 @@ class Options:
     )
     currency: str = _flag(
         "USD",
-        "currency of text output; needs its exchange rate in an overlay. Formats for programs stay in dollars",
+        "currency of text output; needs exchange_rates in a file of --prices. Formats for programs stay in dollars",
         metavar="CODE",
     )
     top: int = _flag(10, "rows to show", metavar="N")
     strict: bool = _flag(False, "fail if an operator has no formula")
-    timeout: float = _flag(120.0, "timeout for loading and tracing the model", metavar="SECONDS")
+    timeout: float = _flag(120.0, "timeout for loading and tracing the model", metavar="TIME")
     profiles: str | None = _flag(None, "folder of profiles that override the built-in ones", metavar="DIR")
     prices: tuple[str, ...] = _flag((), "prices and terms that override the built-in ones", metavar="FILE")
 

@@ -39,7 +39,8 @@ def command(asked: Asked, output: Output, vary: tuple[str, ...]) -> int:
       advise breakeven model.py
       advise breakeven model.py --batch 1..512 --provider aws
       advise breakeven model.py::get_model --vary width=64..4096
-      advise breakeven hf:./gpt2 --mode training --samples 50000 -o curves.json
+      advise breakeven hf:openai-community/gpt2 --mode training \\
+        --samples 50000 -o curves.json
     """
     from advisor.answers.break_even import break_even
     from advisor.question.variations import trace_variations

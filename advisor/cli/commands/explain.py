@@ -30,8 +30,9 @@ def command(asked: Asked, output: Output, on: tuple[str, ...]) -> int:
     "advise rank --help" lists the forms of SOURCE. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process
     but with your permissions: name only files that you trust.
 
-    For each part, the answer shows what bounds it (compute, memory, launch, dispatch, transfer), its FLOP and bytes,
-    its arithmetic intensity beside the ridge point of the device, and the share of the plain roofline that it reaches.
+    For each part, the answer shows what bounds it (compute, memory, launch, dispatch, transfer, loader or
+    communication), its FLOP and bytes, its arithmetic intensity beside the ridge point of the device, and the share of
+    the plain roofline that it reaches.
 
     --on takes an instance (g6.xlarge, "novita RTX 4090 24GB PCIe"), the id of an offer, or a device: t4, or xeon-8380@4
     for four physical cores. With two or more, the table shows which parts get faster from one to the next.

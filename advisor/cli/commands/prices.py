@@ -85,7 +85,9 @@ def list_command(output: Output, options: Options) -> int:
     Examples:
       advise prices list --device l4,t4
       advise prices list --provider aws --price spot --top 50
-      advise prices list --currency EUR -o prices.txt
+      advise prices list --prices own.yaml --currency EUR -o prices.txt
+
+    own.yaml has `exchange_rates`; without them only dollars are known.
     """
     from advisor.answers.price_list import list_prices
     from advisor.question.from_source import catalog_of

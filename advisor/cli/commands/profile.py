@@ -49,7 +49,7 @@ def command(asked: Asked, output: Output, by: GroupBy, second_count: bool) -> in
     Examples:
       advise profile model.py
       advise profile model.py --mode training --batch 32 --by phase
-      advise profile hf:./llama -o workload.json && advise workload.json
+      advise profile hf:Qwen/Qwen2.5-7B -o workload.json && advise workload.json
       advise profile model.py --second-count
     """
     from advisor.question.from_source import profile_source

@@ -76,16 +76,18 @@ def command(
       FILE.pt2           an exported program
       FILE.onnx          an ONNX graph, for inference
       FILE.json          a workload saved by "advise profile -o"
+      FILE.yaml          a fine-tuning run of axolotl, LLaMA-Factory or torchtune
 
     FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process but with your permissions: name only files that
     you trust. Their output goes to stderr, and they are stopped after --timeout.
 
-    Without flags, the job is inference of 1,000,000 samples, at the cheapest batch size and the fastest safe precision
-    of each device. Prices are on-demand, each instance type in its cheapest region, without marketplaces. The answer
-    lists these assumptions. The first run takes 5 s longer, because it measures this machine's CPU (see "advise
-    calibrate"); --no-calibrate skips this.
+    Without flags, the job is inference of 1,000,000 samples, at the batch size and the precision (fp32 or autocast)
+    that cost least on each device. Prices are on-demand, each instance type in its cheapest region, without
+    marketplaces. The answer lists these assumptions. The first run takes 5 s longer, because it measures this machine's
+    CPU (see "advise calibrate"); --no-calibrate skips this.
 
-    --provider, --region, --tier and --device take several values, separated by commas or by repeating the flag.
+    --provider, --region, --tier, --arch, --instance and --device take several values, separated by commas or by
+    repeating the flag.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ _WORKER_HELP = "number of worker processes (default: one per core)"
         flag("--token-file", _FILE_HELP, metavar="FILE", read=Path),
         flag("--allow-host", _HOST_HELP, metavar="NAME", multiple=True),
         click.Option(["--workers"], type=click.IntRange(1, 256), metavar="N", help=_WORKER_HELP),
-        flag("--time-limit", "timeout for one answer", metavar="TIME", read=parse_duration_s, default="10"),
+        flag("--time-limit", "timeout for one answer", metavar="TIME", read=parse_duration_s, default="10s"),
         *option_flags(only=("profiles", "prices")),
     ],
 )
@@ -50,7 +50,7 @@ def command(
       advise serve --port 9000 --prices negotiated.yaml
       advise serve --host 10.0.0.5 --token-file token \\
         --allow-host advisor.internal
-      curl -d "{\\"workload\\": $(cat workload.json)}" \\
+      (printf '{"workload": '; cat workload.json; printf '}') | curl -d @- \\
         -H "Content-Type: application/json" http://127.0.0.1:8000/v1/recommend
     """
     from advisor.serve.log import configure_log
