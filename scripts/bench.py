@@ -401,7 +401,7 @@ def as_markdown(results: Sequence[Result]) -> str:
         f"{datetime.now(UTC):%Y-%m-%d}, {_cpu_name()}, {os.cpu_count()} vCPU, Python {platform.python_version()}, "
         f"torch {torch.__version__}, {REPEATS} repeats.",
         "",
-        "| what | subject | reference | ratio | bar | met |",
+        "| what | subject | reference | ratio | target | met |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [

@@ -219,8 +219,7 @@ host CPU, each provider's start-up and each price list, as the predictions and p
 prices the job anew on every offer and counts which one is the cheapest. The answer's chances come from
 {PROGRAM_DRAW_COUNT:,} draws, so differences of up to 3 percentage points are chance. A job with a size may differ by
 more: the program approximates how its cost grows with the times of a step and of start-up. The error of the model is
-drawn here for all jobs. The program draws it only for services, whose cost does not change until another whole
-instance is needed.
+drawn here for all jobs. The program draws it only for services: elsewhere it scales all costs alike and cancels.
 
 This checks the arithmetic, not the errors that go into it; [accuracy.md](accuracy.md) checks those.
 

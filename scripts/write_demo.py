@@ -69,7 +69,8 @@ _HEADER = """# First screens
 
 Written by `scripts/write_demo.py`; do not edit. These are the answers of {day} at 80 columns, up to the first rows of
 the ranking; the other rows and the notes below them are cut at `{cut}`. `--no-local` leaves out the machine that ran
-the commands, so that everyone gets the same answers with the same prices.
+the commands, so that everyone gets the same answers with the same prices. The data loader of the script in the last
+screen is timed on this machine, so its figures vary by a percent.
 """
 
 

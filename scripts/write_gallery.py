@@ -126,9 +126,11 @@ def page(groups: Sequence[Sequence[Entry]], *, today: date) -> str:
         f"Written by `scripts/write_gallery.py` on {today}, from configs that ship with advise; it also writes",
         "`docs/gallery.html`, whose tables can be sorted. For each model: the cheapest GPU and the cheapest CPU whose",
         "price can be trusted, their costs [with 90 % intervals], which kind is cheaper and by how much, and the size",
-        "above which a GPU is cheaper. Prices are on-demand, per million (M) or billion (G). A service is always on,",
-        "and takes one request at a time. `advise hf:NAME` answers for your job, region and prices. Each model has a",
-        "badge in `docs/gallery/`, such as [this one](gallery/google-bert--bert-base-uncased.svg).",
+        "above which a GPU is cheaper. Prices are on-demand. Costs of a busy device are per million (M) or billion (G)",
+        "samples, and for language models in service per million requests. The cost of a service is that of the",
+        "cheapest machine that holds the model, always on, at one request a day. `advise hf:NAME` answers for your",
+        "job, region and prices. Each model has a badge in `docs/gallery/`, such as",
+        "[this one](gallery/google-bert--bert-base-uncased.svg).",
     ]
     for table in tables(groups):
         widths = ["---"] * len(table.columns)
