@@ -98,7 +98,7 @@ def _why(source: str, workload: Workload, cpu: Contender | None, gpu: Contender 
     speed = units.format_times(gpu.batch / gpu.step_s.mid / (cpu.batch / cpu.step_s.mid))
     chains = sum(chain.kernel_count for chain in one_each[1].sequential)
     in_turn = f"; its time steps are {chains:,} kernels in turn" if chains else ""
-    alone = f"one sample: CPU {cpu_s}, GPU {gpu_s}, busy {busy} of it"
+    alone = f"one sample: CPU {cpu_s}, GPU {gpu_s} (its kernels run for {busy} of it)"
     return f"{alone}; in batches of {gpu.batch:,} it is {speed} faster{in_turn}"
 
 

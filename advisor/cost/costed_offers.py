@@ -41,10 +41,10 @@ class CostedOffers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChosenOffers:
-    """Some offers with what the job takes on each; amounts are (3, offers): the middle and the ends of the interval.
+    """Some offers with what the job takes on each; amounts are (3, offers): point estimates and the ends of intervals.
 
     - `device`, `batch_index`: of the predictions; `batch` is the size
-    - `costs`: in the middle of the intervals
+    - `costs`: point estimates
     - `step_usd`, `step_time_s`: cost and ranked time if only the step's time is uncertain
     - `job_usd`, `job_s`: with the error of start-up and, of the cost, those of the price and of the electricity of
       owned machines, whose shares are `price_log_spread` and `electricity_log_spread`
@@ -176,7 +176,7 @@ def electricity_log_spread(costs: JobCosts, terms: OfferTerms) -> FloatArray:
 def _widened(job_usd: FloatArray, log_spread: FloatArray) -> FloatArray:
     """Return amounts and the ends of their intervals, (3, offers), with another error, such as that of the price.
 
-    It is independent of those within, so their distances from the middle add as squares, in the logarithm.
+    It is independent of those within, so the distances from the point estimate add as squares, in the logarithm.
     """
     safe = np.where(job_usd[0] > 0, job_usd, 1.0)
     distance = np.hypot(np.log(safe[1:] / safe[0]), Z_90 * log_spread)
@@ -194,7 +194,7 @@ def _energies(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the energy in kWh and the CO2 in kg with the ends of their intervals, (3, offers); NaN if not known.
 
-    `costs` are those at the middle and at the ends of the time, whose error is independent of that of the power.
+    `costs` are those at the point estimate and the ends of the time, whose error is independent of that of the power.
     """
     of_parts = [energy_kwh(one, terms=terms, power=power, job=job) for one in costs]
     totals = np.stack([busy_kwh + idle_kwh for busy_kwh, idle_kwh in of_parts])

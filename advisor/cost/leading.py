@@ -58,7 +58,7 @@ def candidates_of(
     trial_usd: FloatArray | float = 0.0,
     purchases: Purchases | None = None,
 ) -> BoolArray:
-    """Return which offers are candidates for the best, from the middle and the ends of their amounts, (3, offers).
+    """Return which offers are candidates for the best, from their amounts with the interval ends, (3, offers).
 
     The price must be trusted. If nothing was measured on the device's generation, the prediction rests on the datasheet
     alone, and a step has to be timed there first, for `trial_usd`. Such an offer counts only if the upper end of its
@@ -80,7 +80,7 @@ def candidates_of(
 
 
 def may_lead(candidates: BoolArray, amounts: FloatArray, *, purchases: Purchases | None) -> BoolArray:
-    """Return which of the candidates may lead the answer; `amounts` are in the middle of their intervals.
+    """Return which of the candidates may lead the answer; `amounts` are point estimates.
 
     A job without a size pays only while the machine is busy. With `purchases`, an offer does not lead if another one
     with about the same amount rents for less than half as much.

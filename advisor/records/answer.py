@@ -33,7 +33,7 @@ Z_90 = 1.645
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A middle value and the ends of its 90 % interval; low <= mid <= high is enforced against rounding errors."""
+    """A point estimate and the ends of its 90 % interval; low <= mid <= high is enforced against rounding errors."""
 
     mid: float
     low: float
@@ -66,7 +66,7 @@ class DeviceChance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:
-    """The parts, in dollars, that add up to the middle of a cost.
+    """The parts, in dollars, that add up to the point estimate of a cost.
 
     - `lost_work`: work repeated after interruptions, with the restarts
     """
@@ -320,7 +320,7 @@ class BatchSweep(SweptMachine):
 class MachinePoint:
     """The job on `instance_count` machines of one type, with fields as in `Quote`.
 
-    - `keeps_deadline`: the middle of `job_s` is within `--deadline`, or there is no deadline
+    - `keeps_deadline`: the point estimate of `job_s` is within `--deadline`, or there is no deadline
     """
 
     instance_count: int

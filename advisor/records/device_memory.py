@@ -138,7 +138,7 @@ class FitAnswer(Displayed, report="fit"):
 
     @property
     def needed_bytes(self) -> float | None:
-        """Return the middle of the predicted peak."""
+        """Return the point estimate of the peak."""
         return None if self.memory is None else self.memory.devices[0].peak_bytes
 
     @property
