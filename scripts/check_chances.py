@@ -205,11 +205,13 @@ def _lines() -> Iterator[str]:
     for name, (source, options) in (BUSY | SIZED | SERVED).items():
         found = compare(source, options)
         likeliest = sorted(found.by_device.items(), key=lambda one: -one[1][0])[:2]
-        told = ", ".join(
-            f"{device} {units.format_ratio(chance)} ({units.format_ratio(share)})"
-            for device, (chance, share) in likeliest
-        )
+        told = ", ".join(f"{device} {_percent(chance)} ({_percent(share)})" for device, (chance, share) in likeliest)
         yield f"| {name} | {told} | {100 * found.worst():.1f} |"
+
+
+def _percent(chance: float) -> str:
+    """Return the chance in percent: ">99 %" if it is nearly 1."""
+    return ">99 %" if 0.995 <= chance < 1 else units.format_ratio(chance)
 
 
 _HEAD = f"""# The chance of being the cheapest, checked
