@@ -131,7 +131,11 @@ def test_a_config_gives_the_architecture_it_names_without_weights(tmp_path: Path
     assert is_weightless(loaded)
     assert (loaded.name, loaded.loss) == (tmp_path.name, None)
     assert keyword_shapes(loaded) == {"input_ids": (2, 64)}
-    assert "input of 64 tokens assumed" in loaded.notes
+    assert loaded.notes[0].startswith("input of 64 tokens assumed; a sample is one forward pass: ")
+
+
+def test_only_a_model_that_generates_text_is_told_how_to_price_it(tmp_path: Path) -> None:
+    assert load_inference(config(tmp_path, **GPT2)).notes[0] == "input of 64 tokens assumed"
 
 
 def test_a_config_without_architectures_gives_the_bare_model(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ def load(
     if specs:
         return load_live(model, specs=specs, name=name)
     makers, note = _inputs(model, config, found.path, tokens=tokens or _TOKENS)
+    if mode == "inference" and kind.can_generate():
+        note += "; a sample is one forward pass: for generated text, add --prompt-tokens and --output-tokens"
     labels = _labels(model, makers) if mode == "training" else {}
 
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
