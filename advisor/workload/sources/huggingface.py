@@ -171,10 +171,10 @@ def _config(transformers: Any, settings: Mapping[str, Any], path: Path) -> Any:
     return config
 
 
-def _model_class(transformers: Any, config: Any, path: Path) -> Callable[[Any], nn.Module]:
+def _model_class(transformers: Any, config: Any, path: Path) -> Any:
     """Return the class that `architectures` names, or the base model if it names none."""
     if not config.architectures:
-        return transformers.MODEL_MAPPING[type(config)]  # type: ignore[no-any-return]
+        return transformers.MODEL_MAPPING[type(config)]
     architecture = config.architectures[0]
     kind = getattr(transformers, architecture, None)
     if kind is None:
