@@ -182,7 +182,7 @@ def _model_class(transformers: Any, config: Any, path: Path) -> Any:
             f"{path}: transformers {transformers.__version__} has no {architecture}",
             hint="remote code is never run; write a FILE.py that builds the model, or remove `architectures`",
         )
-    return kind  # type: ignore[no-any-return]
+    return kind
 
 
 def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers, str]:
