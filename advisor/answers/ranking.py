@@ -203,9 +203,9 @@ def _contexts(
     )
 
 
-def _first_ahead(quotes: Sequence[Quote], best: Quote | None, is_meant: Callable[[Quote], bool]) -> Quote | None:
-    """Return the first quote before `best` that is meant."""
-    return next(filter(is_meant, takewhile(lambda quote: quote is not best, quotes)), None)
+def _first_ahead(quotes: Sequence[Quote], best: Quote | None, condition: Callable[[Quote], bool]) -> Quote | None:
+    """Return the first quote before `best` that satisfies the condition."""
+    return next(filter(condition, takewhile(lambda quote: quote is not best, quotes)), None)
 
 
 def _predict(
@@ -242,7 +242,7 @@ def _predict(
         return at(workload, batches), ()
     if options.batch in ("", "auto"):
         own = own_batch(workload, options)
-        where = "alone" if own == workload.batch else f"on each GPU, {own} in all"
+        where = "alone" if own == workload.batch else f"for each pass of each GPU, {own} in all"
         warning = f"how the step grows with the batch is not known: predicted at batch {workload.batch} {where}"
         return at(workload, np.array([own], dtype=np.intp)), (warning,)
     asked = [int(batch) for batch in batches]

@@ -1,8 +1,12 @@
 """Costs of convolutions: 2 FLOP per multiply-add; every input is read once, whatever the stride."""
 
 import math
+from collections.abc import Sequence
+from typing import TypeVar
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, streaming
+
+_T = TypeVar("_T")
 
 TRANSPOSED_CONVOLUTIONS = aten(
     "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
@@ -17,6 +21,11 @@ PLAIN_CONVOLUTIONS = (
 )
 GENERAL_CONVOLUTIONS = aten("convolution _convolution convolution_overrideable")
 _TRAITS = ("transposed", "dilation")
+
+
+def weight_of(op: str, inputs: Sequence[_T]) -> _T:
+    """Return the weight among the inputs of a convolution or of its gradient."""
+    return inputs[2 if "backward" in op else 1]
 
 
 def _convolution_flops(call: Call, *, source: Tensor, result: Tensor, weight: Tensor) -> Number:
@@ -58,7 +67,7 @@ def _convolution_backward(call: Call) -> Cost:
 
 def _over_time_flops(call: Call) -> Number:
     """Return the FLOP for weight (kernel, in, out); `call.inputs[0]` of backward is the result's gradient."""
-    weight = call.inputs[1] if call.op == "aten.conv_tbc" else call.inputs[2]
+    weight = weight_of(call.op, call.inputs)
     result = call.outputs[0] if call.op == "aten.conv_tbc" else call.inputs[0]
     products = 2 * result.numel * weight.shape[0] * weight.shape[1]
     return products if call.op == "aten.conv_tbc" else 2 * products + result.numel  # two gradients, and the bias's

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.ops.conv import weight_of
 from advisor.ops.norm import has_running_statistics
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, QUANTIZED_DTYPES, Number, aten, formula_of
 from advisor.predict.blocks import part_of
@@ -521,7 +522,7 @@ def _leaves_channels_last(counts: RowCounts) -> bool:
     that the model computes, such as a standardized one, is not.
     """
     rows = [work.row for work in counts.rows]
-    calls = [(is_constant(row.inputs[1]), row.count) for row in rows if row.op == "aten.convolution"]
+    calls = [(is_constant(weight_of(row.op, row.inputs)), row.count) for row in rows if row.op == "aten.convolution"]
     with_parameters = sum(count for is_parameter, count in calls if is_parameter)
     has_group_norm = any(row.op == "aten.native_group_norm" for row in rows)
     return has_group_norm and 2 * with_parameters < sum(count for _, count in calls)

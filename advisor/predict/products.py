@@ -1,19 +1,16 @@
 """Finds the matrix products (m, k) x (k, n) that the kernels of an operator call compute."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TypeVar
 
 from advisor.ops.attention import ENCODER_LAYERS, MULTI_HEAD_ATTENTION
-from advisor.ops.conv import GENERAL_CONVOLUTIONS, PLAIN_CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS
+from advisor.ops.conv import GENERAL_CONVOLUTIONS, PLAIN_CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS, weight_of
 from advisor.ops.matmul import chosen_expert_count
 from advisor.ops.registry import Call, Number, Tensor, aten, smaller
 from advisor.ops.rnn import layers_of
 from advisor.records.workload import Attribute
-
-_T = TypeVar("_T")
 
 _PLANE_DIMS = 2
 _TILED_GROUP_CHANNELS = frozenset({4, 8, 16, 32})
@@ -399,11 +396,6 @@ def has_window(call: Call) -> bool:
     """
     channels, *window = map(fixed, weight_of(call.op, call.inputs).shape[1:])
     return channels > _RGB_CHANNELS and math.prod(window) > 1
-
-
-def weight_of(op: str, inputs: Sequence[_T]) -> _T:
-    """Return the weight among the inputs of a convolution or of its gradient."""
-    return inputs[2 if "backward" in op else 1]
 
 
 def same_size(source: Tensor, result: Tensor) -> bool:

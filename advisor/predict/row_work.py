@@ -9,11 +9,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from advisor.errors import ROW_ERRORS, DocumentError, row_problem
+from advisor.ops.conv import weight_of
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
 from advisor.predict.composite_kernels import CASTS
 from advisor.predict.precision import AUTOCASTS, NARROW_UNITS, Width, compiled_dtype, computed_dtype, stored_dtype
-from advisor.predict.products import Product, products_of, weight_of
+from advisor.predict.products import Product, products_of
 from advisor.records.device import CompileMode
 from advisor.records.prediction import FloatArray
 from advisor.records.workload import Mode, Operand, Row, Workload

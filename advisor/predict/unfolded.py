@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.ops.conv import weight_of
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, Tensor, aten
-from advisor.predict.products import fixed, is_dense, same_size, weight_of
+from advisor.predict.products import fixed, is_dense, same_size
 from advisor.records.prediction import FloatArray
 
 _LARGE_IMAGE_NUMEL = 20_480

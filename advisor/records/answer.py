@@ -238,7 +238,7 @@ class Quote:
 
     @property
     def needs_measurement(self) -> bool:
-        """Whether only its predicted time, which no measurement backs, keeps the offer from heading the answer."""
+        """Whether the offer is no candidate only because nothing was measured on its device's generation."""
         return self.price_is_trusted and not self.is_candidate and self.time_source == "datasheet"
 
     @property
@@ -595,7 +595,7 @@ class Recommendation(Displayed, report="recommendation"):
     - `quotes`: cheapest first, or in the order of `job.objective`
     - `best`: the first quote that may lead (`Quote.may_lead`); the first of all if none may
     - `better_if_price_holds`: the first quote before `best` whose price is too old or too uncertain
-    - `better_if_prediction_holds`: the first quote before `best` that only `needs_measurement`
+    - `better_if_prediction_holds`: the first quote before `best` that `needs_measurement`
     - `chance_by_device`: `chance_among_trusted` of the quotes, added up for each device, the likeliest first
     - `best_by_tier`: the best quote of each tier, by the same rule, without the local machine
     - `best_in_auto`: for a script, the best quote in the precision that `--precision auto` takes for a model, if it

@@ -151,9 +151,9 @@ def single_batch_of(text: str) -> int | None:
 
 
 def own_batch(workload: Workload, options: Options) -> int:
-    """Return the batch of the step without `--batch`.
+    """Return the global batch size that is used without `--batch`.
 
-    If its growth with the batch is not known, every pass of every GPU takes the workload's own batch.
+    If it is not known how the step grows with the batch, every pass of every GPU takes the workload's own batch.
     """
     passes = 1 if workload.batch_is_affine else (options.gpus or 1) * options.accumulate
     return workload.batch * passes
