@@ -302,6 +302,8 @@ def as_script(workload: Workload, options: ScriptOptions) -> tuple[Workload, Opt
         own["samples"] = script.sample_count
     if "precision" in options.given:
         workload = replace(workload, script=replace(script, gpu_precision=None, cpu_precision=None))
+    elif script.unused_autocast:
+        workload = replace(workload, assumptions=(*workload.assumptions, script.unused_autocast))
     return workload, replace(options, **{name: value for name, value in own.items() if name not in options.given})
 
 

@@ -26,6 +26,7 @@ class Script:
     - `worker_count`: processes of its `DataLoader`; None if it has none
     - `loader_s_per_sample`: time in which one thread of this machine loads a sample; None if it was not timed
     - `sample_count`: samples that it trains in all its epochs; None if it does not say
+    - `unused_autocast`: a note that its code has autocast, which was off in this run; empty if there is nothing to note
     """
 
     gpu_precision: Precision | None
@@ -36,6 +37,7 @@ class Script:
     worker_count: int | None = None
     loader_s_per_sample: float | None = None
     sample_count: int | None = None
+    unused_autocast: str = ""
     reads: ScriptReads = field(default_factory=ScriptReads)
 
     def precision_on(self, kind: DeviceKind) -> Precision | None:

@@ -152,7 +152,8 @@ class _Capture:
         batch, passes, step_count = samples_of(turns, self._samples)
         if batch < 1:
             raise TraceError(f"the first step of {path} has no samples", hint="start it on data with at least one")
-        script = self._watch.script(self._model, passes=passes, batch=batch)
+        may_autocast = "autocast" in ScriptSource(path).names
+        script = self._watch.script(self._model, passes=passes, batch=batch, may_autocast=may_autocast)
         workload = merged_workload(
             model=self._model,
             name=str(path),
@@ -166,12 +167,7 @@ class _Capture:
                 + (f" ({passes} passes of {batch // passes})" if passes > 1 else ""),
                 *self._notes,
                 *turn_notes(turns, waited_for=self._waited_for),
-                *self._watch.notes(
-                    script,
-                    self._model,
-                    accumulated=passes // step_count,
-                    may_autocast="autocast" in ScriptSource(path).names,
-                ),
+                *self._watch.notes(script, self._model, accumulated=passes // step_count),
             ],
         )
         return replace(workload, script=script)

@@ -77,8 +77,8 @@ class ScriptWatch:
         self._half = HALF_OF.get(dtypes.pop()) if len(dtypes) == 1 else None
         self._layout = layout_of((*inputs, *model.parameters()))
 
-    def script(self, model: nn.Module, *, passes: int, batch: int) -> Script:
-        """Return what the script has set; its loader is timed now."""
+    def script(self, model: nn.Module, *, passes: int, batch: int, may_autocast: bool) -> Script:
+        """Return what the script has set; its loader is timed now. `may_autocast`: its code has autocast somewhere."""
         gpu, cpu = self._precisions()
         loader = None if self._loader is None else self._loader[0]
         return Script(
@@ -90,13 +90,11 @@ class ScriptWatch:
             worker_count=None if loader is None else loader.num_workers,
             loader_s_per_sample=None if loader is None else _loader_s_per_sample(loader, batch=batch // passes),
             sample_count=self._sample_count,
+            unused_autocast=self._unused_autocast(may_autocast=may_autocast),
         )
 
-    def notes(self, script: Script, model: nn.Module, *, accumulated: int, may_autocast: bool) -> Iterator[str]:
-        """Yield what was seen, each with its line.
-
-        `accumulated` is the passes of each optimizer step; `may_autocast` means that the code has autocast somewhere.
-        """
+    def notes(self, script: Script, model: nn.Module, *, accumulated: int) -> Iterator[str]:
+        """Yield what was seen, each with its line; `accumulated` is the passes of each optimizer step."""
         compiled = self._compile_place(model)
         seen = [self._precision_text(script)]
         seen.append(f"torch.compile ({compiled})" if compiled else "no torch.compile")
@@ -110,12 +108,6 @@ class ScriptWatch:
         count, place = self._processes
         if count > 1:
             yield f"the script trains in {count} processes together ({place}): this is the step of one of them"
-        if self._autocast is None and self._told is None and (self._off is not None or may_autocast):
-            where = f" ({self._off.place})" if self._off is not None else ""
-            yield (
-                f"the script has autocast{where}, but it was not on in this run, which shows the script no GPU; if it "
-                "is on where there is one, add --precision amp-bf16 or amp-fp16"
-            )
 
     def patches(self) -> Iterator[Patch]:
         """Yield the replacements of torch's functions that note their calls here."""
@@ -167,6 +159,15 @@ class ScriptWatch:
             return self._told[0] if self._told else on_gpu, on_cpu
         on_gpu = self._told[0] if self._told else AUTOCAST_OF.get(used.dtype, "amp-fp16")
         return on_gpu, AUTOCAST_OF.get(used.dtype, "amp-bf16") if used.device == "cpu" else "fp32"
+
+    def _unused_autocast(self, *, may_autocast: bool) -> str:
+        if self._autocast is not None or self._told is not None or not (self._off or may_autocast):
+            return ""
+        where = f" ({self._off.place})" if self._off is not None else ""
+        return (
+            f"the script has autocast{where}, but it was not on in this run, which shows the script no GPU; if it is "
+            "on where there is one, add --precision amp-bf16 or amp-fp16"
+        )
 
     def _precision_text(self, script: Script) -> str:
         place = self._told[1] if self._told else self._autocast.place if self._autocast else None

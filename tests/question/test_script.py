@@ -39,6 +39,13 @@ def test_what_the_user_gives_counts_also_where_it_is_the_default() -> None:
     assert (step.script.gpu_precision, step.script.cpu_precision) == (None, None)
 
 
+@pytest.mark.parametrize(("given", "noted"), [(frozenset(), True), (frozenset({"precision"}), False)])
+def test_autocast_that_was_off_is_noted_unless_the_precision_is_given(given: frozenset[str], noted: bool) -> None:
+    off = replace(STEP, script=replace(SCRIPT, unused_autocast="the script has autocast"))
+    step, _ = as_script(off, ScriptOptions(given=given))
+    assert ("the script has autocast" in step.assumptions) == noted
+
+
 @pytest.mark.parametrize(
     ("given", "samples"),
     [({}, 3000), ({"samples": 50}, 50), *(({name: 10}, None) for name in SIZES if name != "samples")],
