@@ -22,7 +22,7 @@ from advisor.errors import UsageError
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
 from advisor.records.workload import Mode
-from advisor.workload.loaded import Inputs, tensors_in
+from advisor.workload.loaded import Inputs, is_compiled, tensors_in
 from advisor.workload.torch_devices import AUTOCAST_OF, HALF_OF, gpu_uuid, layout_of, plain_precision
 
 WARM_UP_COUNT = 2
@@ -77,7 +77,7 @@ class Observer:
         """Record the model's calls and its optimizers' steps inside the `with`; the hooks are removed afterwards."""
         parts = list(self.model.modules())
         first = next((part for part in parts if part._parameters), self.model)
-        inner = self.model if any(map(_is_compiled, parts)) else first
+        inner = self.model if any(map(is_compiled, parts)) else first
         handles = [
             self.model.register_forward_pre_hook(self._before_call, with_kwargs=True),
             inner.register_forward_pre_hook(self._inside_call),
@@ -176,13 +176,8 @@ def _run_of(model: nn.Module, inputs: Inputs) -> Run:
         has_gradients=torch.is_grad_enabled(),
         precision=_precision(device, torch.float32 if parameter is None else parameter.dtype),
         layout=layout_of(tensors),
-        compile="compile" if _is_compiled(model) else "eager",
+        compile="compile" if is_compiled(model) else "eager",
     )
-
-
-def _is_compiled(model: nn.Module) -> bool:
-    """Return True if torch.compile compiled the calls of `model`, and would compile hooks inside it too."""
-    return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
 
 
 def _device_of(parameter: nn.Parameter | None, inputs: Sequence[torch.Tensor]) -> torch.device:

@@ -21,6 +21,8 @@ from advisor.workload.user_error import passes_arguments_on
 
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu", "hip")
+COMPILED = "advisor_compiled"
+"""Attribute of a module that the user's code compiles, by torch.compile or its own `compile`."""
 _NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
 
 
@@ -28,6 +30,7 @@ _NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
 def cuda_redirected(*, in_all_threads: bool = True) -> Iterator[None]:
     """Send every device request to the CPU, and make `torch.compile` and `torch.jit` return the model unchanged.
 
+    `torch.compile` marks the modules that it is given with the attribute `COMPILED`.
     With `in_all_threads` the redirection holds for all threads, for a process that exists only for the trace.
     """
     with warnings.catch_warnings(), patched(_patches(), in_all_threads=in_all_threads), _RedirectMode():
@@ -110,6 +113,17 @@ def _identity() -> Callable[..., Any]:
     return lambda model=None, *_, **__: (lambda function: function) if model is None else model
 
 
+def _marking(compile_it: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `compile_it`, which compiles nothing, marking the module that it is called with."""
+
+    def marking(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(model, nn.Module):
+            setattr(model, COMPILED, True)
+        return compile_it(model, *args, **kwargs)
+
+    return marking
+
+
 def _script(script: Callable[..., Any]) -> Callable[..., Any]:
     """Return a `torch.jit.script` that leaves the user's code as it is; torch compiles its own derivative formulas."""
     unchanged = _identity()
@@ -139,8 +153,8 @@ def _patches() -> Iterator[Patch]:
     yield nn.Module, "to", _module_to(nn.Module.to)
     yield nn.Module, "_apply", _apply_to_fakes(nn.Module._apply)
     yield nn.Module, "cuda", lambda module, device=None: module
-    yield nn.Module, "compile", _nothing()
-    yield torch, "compile", _identity()
+    yield nn.Module, "compile", _marking(_nothing())
+    yield torch, "compile", _marking(_identity())
     yield torch.jit, "script", _script(torch.jit.script)
     yield torch.jit, "trace", _identity()
     yield torch, "load", lambda file, map_location=None, **kwargs: load(file, map_location="cpu", **kwargs)

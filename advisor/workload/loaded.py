@@ -60,6 +60,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
+def is_compiled(model: nn.Module) -> bool:
+    """Return True if torch.compile compiled the calls of `model`, and would compile hooks inside it too."""
+    return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
+
+
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors in nested dicts, lists and tuples, in order."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

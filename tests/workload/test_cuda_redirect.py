@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.workload.cuda_redirect import cuda_redirected
+from advisor.workload.cuda_redirect import COMPILED, cuda_redirected
 
 if torch.cuda.is_available():
     pytest.skip("these requests are granted where there is a GPU", allow_module_level=True)
@@ -141,8 +141,12 @@ def test_compile_and_script_leave_the_model_as_it_is() -> None:
     assert torch.compile(mode="max-autotune")(model) is model
     assert torch.jit.script(model) is model
     assert torch.jit.trace(model, torch.ones(1, 2)) is model
-    model.compile()
-    assert model._compiled_call_impl is None
+    assert hasattr(model, COMPILED)
+    other = nn.Linear(2, 2)
+    assert not hasattr(other, COMPILED)
+    other.compile()
+    assert hasattr(other, COMPILED)
+    assert other._compiled_call_impl is None
 
 
 def test_afterwards_everything_is_as_it_was() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -5,6 +6,7 @@ import torch
 from torch import nn
 
 from advisor.errors import LoadError
+from advisor.workload.cuda_redirect import cuda_redirected
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.sources.live import load_live
 from tests.says import assert_says
@@ -26,6 +28,25 @@ def test_what_the_user_gives_is_what_the_tracer_gets() -> None:
 
 def test_wrappers_around_the_model_are_left_out() -> None:
     assert load_live(nn.DataParallel(MODEL), INPUTS).model is MODEL
+
+
+def _compiled_in_place(part: nn.Module) -> nn.Module:
+    part.compile(backend="eager")
+    return part
+
+
+def _compiled_in_a_file(part: nn.Module) -> nn.Module:
+    with cuda_redirected():
+        return torch.compile(part)
+
+
+@pytest.mark.parametrize(
+    "compiled", [lambda part: torch.compile(part, backend="eager"), _compiled_in_place, _compiled_in_a_file]
+)
+def test_its_own_torch_compile_is_not_followed(compiled: Callable[[nn.Module], nn.Module]) -> None:
+    for model in (compiled(nn.Linear(3, 3)), nn.Sequential(compiled(nn.Linear(3, 3)), MODEL)):
+        (note,) = load_live(model, INPUTS).notes
+        assert "--compile compile" in note
 
 
 def test_an_optimizer_object_stands_for_its_kind_and_settings() -> None:

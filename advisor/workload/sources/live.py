@@ -9,12 +9,18 @@ from torch import nn
 
 from advisor.errors import LoadError
 from advisor.records.workload import Mode
+from advisor.workload.cuda_redirect import COMPILED
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
 from advisor.workload.lightning_module import is_lightning_class, lightning_train_step
-from advisor.workload.loaded import LoadedModel, trained, unwrapped
+from advisor.workload.loaded import LoadedModel, is_compiled, trained, unwrapped
 
 _ARGUMENTS = {"loss": ("output", "batch"), "optimizer": ("parameters",), "train_step": ("model", "batch")}
+
+_NOT_FOLLOWED = (
+    "the model's own torch.compile is not followed: the whole model is predicted as compiled with --compile compile, "
+    "and as eager without"
+)
 
 
 def load_live(
@@ -42,6 +48,7 @@ def load_live(
     if not isinstance(model, nn.Module):
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise LoadError(f"the model is {found}, not a torch.nn.Module", hint="pass the model itself")
+    compiled = any(is_compiled(part) or hasattr(part, COMPILED) for part in model.modules())
     model = unwrapped(model)
     if is_lightning_class(type(model)):
         getattr(model, "configure_model", lambda: None)()
@@ -57,12 +64,13 @@ def load_live(
     if mode == "training":
         _check_parameters({role: functions[role] for role in ignored}, name=name or type(model).__name__)
     left_out = [f"`{role}` is not a function of ({', '.join(_ARGUMENTS[role])}): ignored" for role in ignored]
+    as_asked = [_NOT_FOLLOWED] if compiled else []
     return LoadedModel(
         name=name or type(model).__name__,
         model=model,
         make_inputs=plan.make,
         batch=plan.batch,
-        notes=(*notes, *plan.notes, *left_out),
+        notes=(*notes, *plan.notes, *left_out, *as_asked),
         **used,
     )
 
