@@ -58,3 +58,13 @@ def test_a_file_that_is_no_program_is_refused_before_torch_logs_a_traceback(tmp_
     with pytest.raises(LoadError, match=r"bad\.pt2.*not an exported program") as caught:
         load_inference(str(file))
     assert "torch.export.save" in caught.value.hint
+
+
+def test_what_torch_save_wrote_is_refused_before_torch_logs_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "weights.pt2"
+    torch.save(nn.Linear(3, 3).state_dict(), file)
+    with pytest.raises(LoadError, match=r"weights\.pt2 is not an exported program"):
+        load_inference(str(file))
+    assert "Traceback" not in capfd.readouterr().err

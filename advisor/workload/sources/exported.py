@@ -4,7 +4,7 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
+from zipfile import ZipFile, is_zipfile
 
 import torch
 from torch import nn
@@ -22,6 +22,9 @@ SOURCE = {
     "is_path": True,
 }
 
+_RECORDS = ("archive_format", "serialized_exported_program.json")
+"""Endings of records of exported programs, since torch 2.7 and before."""
+
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Load an exported program with the inputs it was exported with.
@@ -31,7 +34,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     """
     if not Path(reference).is_file():
         raise LoadError(f"{reference}: no such file", hint="name a file that torch.export.save wrote")
-    if not is_zipfile(reference):  # torch would log a traceback
+    if not _is_exported(reference):  # torch would log a traceback
         raise LoadError(f"{reference} is not an exported program", hint="name a file that torch.export.save wrote")
     program = torch.export.load(reference)
     if specs or program.example_inputs is None:
@@ -59,6 +62,14 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         batch_is_fixed=batch_is_fixed,
         notes=("exported program: dropout and batch norm as they were on export",),
     )
+
+
+def _is_exported(reference: str) -> bool:
+    """Return True if the file is an archive with a record that torch.export.save writes, and torch.save does not."""
+    if not is_zipfile(reference):
+        return False
+    with ZipFile(reference) as archive:
+        return any(name.endswith(_RECORDS) for name in archive.namelist())
 
 
 def _module(program: ExportedProgram) -> nn.Module:
