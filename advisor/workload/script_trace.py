@@ -20,6 +20,7 @@ from advisor.errors import LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
+from advisor.workload.frozen_calls import FrozenCalls
 from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.loaded import tensors_in, unwrapped
 from advisor.workload.one_process import one_process
@@ -37,7 +38,7 @@ from advisor.workload.user_error import causes_of, is_of_user
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-FirstForward = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
+OnCall = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
 
 class StepCaptured(BaseException):
@@ -56,8 +57,9 @@ def trace_script(
 
     Without a mode, it is what the script does: training if its code has what training needs and an optimizer steps.
 
-    In training, earlier calls without gradients (a first evaluation) run for real. The step is traced on fake tensors
-    with assumed data-dependent sizes, and pretrained models are fake from the start. If the code needs values, the
+    In training, earlier calls without gradients (a first evaluation) run for real; those of other networks that each
+    step repeats are counted. The step is traced on fake tensors with assumed data-dependent sizes, and pretrained
+    models are fake from the start. If the code needs values, the
     script runs again on real tensors. The result holds only for the script's batch. Raises whatever the script raises,
     `LoadError` if it ends without calling a model, and `TraceError` if it ends before an optimizer steps. If it fails
     or ends between two optimizers, the step is that of the first, and a note says so.
@@ -107,6 +109,7 @@ class _Capture:
         self._is_over = False
         self._path = Path()
         self._watch = ScriptWatch()
+        self._frozen = FrozenCalls()
 
     @cached_property
     def _fake(self) -> "FakeTensorMode":
@@ -132,7 +135,12 @@ class _Capture:
             ),
             self._open,
         ):
-            run_script(path, argv, on_first_forward=self._begin, with_gradients=self._mode == "training")
+            run_script(
+                path,
+                argv,
+                on_first_forward=self._begin,
+                on_skipped=self._on_skipped if self._mode == "training" else None,
+            )
         return self.workload(path)
 
     @property
@@ -172,6 +180,9 @@ class _Capture:
         )
         return replace(workload, script=script)
 
+    def _on_skipped(self, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._frozen.note(network, args, kwargs, in_autocast=self._watch.is_in_autocast)
+
     def _begin(self, called: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = self._fake if self._method == "symbolic" else None
         called = unwrapped(called)
@@ -181,9 +192,16 @@ class _Capture:
         self._turns.begin()
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
+        frozen = self._frozen.of_step(called)
+        companions = _companions(model, path=self._path, others=[call.network for call in frozen])
         self._follower = self._open.enter_context(
-            following_step(model, companions=_companions(model, path=self._path), fake=fake, attention=self._attention)
+            following_step(model, companions=companions, fake=fake, attention=self._attention)
         )
+        for call in frozen:
+            call.repeat(self._follower.recorder, under_autocast=self._watch.is_in_autocast)
+        if frozen:
+            names = ", ".join(dict.fromkeys(type(call.network).__name__ for call in frozen))
+            self._notes = (*self._notes, f"run without gradients in each step, and counted: {names}")
         called.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         if self._mode == "inference":
             called.register_forward_hook(self._on_result)
@@ -227,13 +245,12 @@ def _around(called: nn.Module) -> nn.Module:
     return found
 
 
-def _companions(model: nn.Module, *, path: Path) -> list[Any]:
-    """Return the objects that the script's running functions use besides the model: optimizers, other networks."""
+def _companions(model: nn.Module, *, path: Path, others: Sequence[nn.Module]) -> list[Any]:
+    """Return what the script's running functions use besides the model (optimizers, other networks), and `others`."""
     frames = traceback.walk_stack(inspect.currentframe())
     of_script = [frame for frame, _ in frames if frame.f_code.co_filename == str(path)]
-    return companions_of(
-        model, [value for frame in of_script for value in (*frame.f_locals.values(), *frame.f_globals.values())]
-    )
+    used = [value for frame in of_script for value in (*frame.f_locals.values(), *frame.f_globals.values())]
+    return companions_of(model, [*used, *others])
 
 
 def _is_parametrization() -> bool:
@@ -241,28 +258,36 @@ def _is_parametrization() -> bool:
     return sys._getframe(2).f_globals.get("__name__") == parametrize.__name__
 
 
-def run_script(
-    path: Path, argv: Sequence[str], *, on_first_forward: FirstForward, with_gradients: bool = False
-) -> None:
+def run_script(path: Path, argv: Sequence[str], *, on_first_forward: OnCall, on_skipped: OnCall | None = None) -> None:
     """Run `path` as `__main__` with `argv`; call `on_first_forward(module, args, kwargs)` before its first model call.
 
     The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped.
-    So are the parametrization of a weight and, if `with_gradients` is set, a call under `no_grad`. Returns when
-    `StepCaptured` is raised, whatever the script's handlers raise then, or when the script exits after calling its
-    model. Raise `LoadError` if it ends without calling a model; other exceptions of the script pass through.
+    So are the parametrization of a weight and, with `on_skipped`, a call under `no_grad`, for which it is called.
+    Returns when `StepCaptured` is raised, whatever the script's handlers raise then, or when the script exits after
+    calling its model. Raise `LoadError` if it ends without calling a model; other exceptions of the script pass
+    through.
     """
     call = nn.Module.__call__
     called = is_skipped = False
+    skipped: list[nn.Module] = []
 
     def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         nonlocal called, is_skipped
-        if not called and next(module.parameters(), None) is not None and not _is_parametrization():
-            is_skipped = with_gradients and not torch.is_grad_enabled()
-            if not is_skipped:
-                called = True
-                nn.Module.__call__ = call  # type: ignore[method-assign]
-                on_first_forward(module, args, kwargs)
-        return call(module, *args, **kwargs)
+        if called or next(module.parameters(), None) is None or _is_parametrization():
+            return call(module, *args, **kwargs)
+        is_skipped = on_skipped is not None and not torch.is_grad_enabled()
+        if on_skipped is None or not is_skipped:
+            called = True
+            nn.Module.__call__ = call  # type: ignore[method-assign]
+            on_first_forward(module, args, kwargs)
+            return call(module, *args, **kwargs)
+        if not skipped:
+            on_skipped(module, args, kwargs)
+        skipped.append(module)
+        try:
+            return call(module, *args, **kwargs)
+        finally:
+            skipped.pop()
 
     sys.argv = [str(path), *argv]
     nn.Module.__call__ = watched_call  # type: ignore[method-assign]

@@ -77,6 +77,11 @@ class ScriptWatch:
         self._half = HALF_OF.get(dtypes.pop()) if len(dtypes) == 1 else None
         self._layout = layout_of((*inputs, *model.parameters()))
 
+    @property
+    def is_in_autocast(self) -> bool:
+        """True inside the script's autocast; also if a library was told to use it."""
+        return self._told is not None or any(autocast.is_on for autocast in self._autocasts)
+
     def script(self, model: nn.Module, *, passes: int, batch: int, may_autocast: bool) -> Script:
         """Return what the script has set; its loader is timed now. `may_autocast`: its code has autocast somewhere."""
         gpu, cpu = self._precisions()
