@@ -272,6 +272,11 @@ class Recorder(TorchDispatchMode):
             self.phase = "optimizer"  # after the gradients come clipping and the optimizer's step
 
     @property
+    def is_in_module(self) -> bool:
+        """True while a module runs."""
+        return bool(self._stack)
+
+    @property
     def backward_count(self) -> int:
         """The number of backward passes that gave parameters their gradients, unlike those of `autograd.grad`."""
         return len(self._gradient_passes)

@@ -3,11 +3,13 @@
 import inspect
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
@@ -33,12 +35,15 @@ from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file, with_fakes, with_weights
 from advisor.workload.trace import Follower, Method, following_step, merged_workload
 from advisor.workload.training_libraries import library_patches
-from advisor.workload.user_error import causes_of, is_of_user
+from advisor.workload.user_error import causes_of, is_of_user, line_of
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
 OnCall = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
+
+_MOST_CALLS = 64
+"""Calls of networks in one step of inference, such as the steps in which an image is sampled."""
 
 
 class StepCaptured(BaseException):
@@ -56,6 +61,9 @@ def trace_script(
     """Run the script until its first step ends: the optimizers' steps in training, the model's call in inference.
 
     Without a mode, it is what the script does: training if its code has what training needs and an optimizer steps.
+
+    In inference the step ends with the method of the model that was called. If the script has other networks too, or
+    if that method calls parts of the model one by one, it goes on until the first of the calls is made again.
 
     In training, earlier calls without gradients (a first evaluation) run for real; those of other networks that each
     step repeats are counted. The step is traced on fake tensors with assumed data-dependent sizes, and pretrained
@@ -75,6 +83,8 @@ def trace_script(
     except Exception as error:  # the script's own code runs in there, and may raise anything
         if not capture.uses_fakes or not is_of_user(error):
             raise
+        if capture.ends_before(error):
+            return capture.workload(path)
         notes = (real_step_note(error),)
         real = _Capture(mode=mode, method="cpu_step", attention=attention, notes=notes)
         try:
@@ -82,7 +92,7 @@ def trace_script(
                 return real.run(path, argv)
         except Exception as failure:
             cut = next((one for one in (capture, real) if one.has_step), None)
-            if cut is None or not is_of_user(failure):
+            if cut is None or mode == "inference" or not is_of_user(failure):
                 raise
             return cut.workload(path)
 
@@ -107,6 +117,10 @@ class _Capture:
         self._waited_for: list[str] = []
         self._end: Moment | None = None
         self._is_over = False
+        self._frame: FrameType | None = None
+        """The method of the model that called a part of it first, while it runs."""
+        self._called: Counter[nn.Module] = Counter()
+        """How often the script has called a network for inference, or its method a part of it."""
         self._path = Path()
         self._watch = ScriptWatch()
         self._frozen = FrozenCalls()
@@ -148,6 +162,14 @@ class _Capture:
         """True once an optimizer has stepped, or the model was called for inference."""
         return self._is_over or bool(self._turns.turns)
 
+    def ends_before(self, error: Exception) -> bool:
+        """Return True, and note it, if the calls for inference were over when the script failed on fake tensors."""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if self._mode == "training" or not self.has_step or self._frame in frames:
+            return False
+        self._notes = (*self._notes, f"not counted: what follows {line_of(error)}, which needs values of the results")
+        return True
+
     def workload(self, path: Path) -> Workload:
         """Return the step; raise `NoTrainingStepError` if the script has ended without one."""
         if self._model is None or self._follower is None or not self.has_step:
@@ -155,7 +177,10 @@ class _Capture:
                 f"{path} ended before an optimizer's step",
                 hint="use --mode inference, or pass arguments with which the script trains",
             )
-        step = self._follower.step(self._inputs, end=self._end)
+        others = [
+            network for network in self._follower.networks if any(part in self._called for part in network.modules())
+        ]
+        step = self._follower.step(self._inputs, end=self._end, called=others)
         turns = self._turns.turns[: self._turns.first_count]
         batch, passes, step_count = samples_of(turns, self._samples)
         if batch < 1:
@@ -186,7 +211,9 @@ class _Capture:
     def _begin(self, called: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = self._fake if self._method == "symbolic" else None
         called = unwrapped(called)
-        self._model = model = _around(called) if self._mode == "training" else called
+        around, self._frame = _around(called)
+        is_part = around is not called and (self._mode == "training" or self._frame is not None)
+        self._model = model = around if is_part else called
         self._inputs = tensors_in((args, kwargs))
         self._watch.begin(model, self._inputs)
         self._turns.begin()
@@ -203,16 +230,26 @@ class _Capture:
             names = ", ".join(dict.fromkeys(type(call.network).__name__ for call in frozen))
             self._notes = (*self._notes, f"run without gradients in each step, and counted: {names}")
         called.register_forward_pre_hook(self._on_forward, with_kwargs=True)
-        if self._mode == "inference":
-            called.register_forward_hook(self._on_result)
-        else:
+        if self._mode == "training":
             self._follower.optimizers.on_step = self._on_step
             for network in self._follower.networks:
                 network.register_forward_hook(self._on_other_result)
+        elif is_part or any(self._follower.networks.values()):
+            hook = nn.modules.module.register_module_forward_hook(self._on_result)
+            self._open.callback(hook.remove)
+        else:
+            if self._frame is not None:
+                name = f"{type(called).__name__}.{self._frame.f_code.co_name}"
+                self._notes = (*self._notes, f"of {name}, only the first call of the model is counted")
+            called.register_forward_hook(self._on_last_result)
 
     def _on_forward(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._mode == "training" and not torch.is_grad_enabled():
             return  # a teacher, or an evaluation inside the step
+        if self._mode == "inference" and self._is_over:
+            if self._frame not in _running():
+                raise StepCaptured
+            return
         tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.dim()]
         samples = (tensors[0].shape[0], tensors[0].untyped_storage() in self._made) if tensors else (1, False)
         self._samples.append(samples)
@@ -220,9 +257,19 @@ class _Capture:
     def _on_other_result(self, _: nn.Module, args: Any, result: Any) -> None:
         self._made.update(tensor.untyped_storage() for tensor in tensors_in(result))
 
-    def _on_result(self, *_: Any) -> None:
+    def _on_last_result(self, *_: Any) -> None:
         self._is_over = True
         raise StepCaptured
+
+    def _on_result(self, module: nn.Module, *_: Any) -> None:
+        recorder = cast("Follower", self._follower).recorder
+        if recorder.is_in_module:
+            return
+        self._called[module] += 1
+        self._is_over, self._end = True, recorder.moment()
+        if self._called.total() == _MOST_CALLS:
+            self._notes = (*self._notes, f"not counted: what follows the first {_MOST_CALLS} calls of networks")
+            raise StepCaptured
 
     def _on_step(self, optimizer: Optimizer) -> None:
         """End the step, unless the script has another optimizer that may have a turn in it."""
@@ -235,20 +282,24 @@ class _Capture:
             raise StepCaptured
 
 
-def _around(called: nn.Module) -> nn.Module:
-    """Return the outermost module with a running method that has called a part of it, as `training_step` does."""
-    found = called
-    for frame, _ in traceback.walk_stack(inspect.currentframe()):
+def _running() -> list[FrameType]:
+    return [frame for frame, _ in traceback.walk_stack(inspect.currentframe())]
+
+
+def _around(called: nn.Module) -> tuple[nn.Module, FrameType | None]:
+    """Return the outermost module that has called a part of itself, as `training_step` does, and the method's frame."""
+    found, method = called, None
+    for frame in _running():
         owner = frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
         if isinstance(owner, nn.Module) and any(part is found for part in owner.modules()):
             found = unwrapped(owner)
-    return found
+            method = frame if hasattr(type(owner), frame.f_code.co_name) else method
+    return found, method
 
 
 def _companions(model: nn.Module, *, path: Path, others: Sequence[nn.Module]) -> list[Any]:
     """Return what the script's running functions use besides the model (optimizers, other networks), and `others`."""
-    frames = traceback.walk_stack(inspect.currentframe())
-    of_script = [frame for frame, _ in frames if frame.f_code.co_filename == str(path)]
+    of_script = [frame for frame in _running() if frame.f_code.co_filename == str(path)]
     used = [value for frame in of_script for value in (*frame.f_locals.values(), *frame.f_globals.values())]
     return companions_of(model, [*used, *others])
 

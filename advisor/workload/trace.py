@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -236,10 +236,17 @@ class Follower:
     networks: Mapping[nn.Module, Sequence[torch.Tensor]]
     """The other networks, with their parameters."""
 
-    def step(self, inputs: Any, *, end: Moment | None = None) -> Recording:
-        """Return the step, once it is over; `end` is when it was, if more was recorded since."""
-        trained = [parts for parts in self.networks.values() if not self.optimizers.held.isdisjoint(map(id, parts))]
-        others = {id(part): part for parts in trained for part in parts if id(part) not in self.own_ids}.values()
+    def step(self, inputs: Any, *, end: Moment | None = None, called: Collection[nn.Module] = ()) -> Recording:
+        """Return the step, once it is over; `end` is when it was, if more was recorded since.
+
+        Its parameters are those of the model, of the other networks that are trained, and of those in `called`.
+        """
+        used = [
+            parts
+            for network, parts in self.networks.items()
+            if network in called or not self.optimizers.held.isdisjoint(map(id, parts))
+        ]
+        others = {id(part): part for parts in used for part in parts if id(part) not in self.own_ids}.values()
         return replace(
             self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names, end=end),
             other_parameter_count=sum(parameter.numel() for parameter in others),

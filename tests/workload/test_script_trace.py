@@ -92,6 +92,92 @@ def test_an_inference_script_gives_its_first_call(script):
     assert workload.optimizer is None
 
 
+METHOD = """
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.cell, self.unused = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def encode(self, x, steps=1):
+        x = self.first(x)
+        for _ in range(steps):
+            x = torch.tanh(self.cell(x))
+        return x
+
+    def repeat(self, x, steps):
+        for _ in range(steps):
+            x = self.first(x)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "layer_count"),
+    [
+        ("encode(x)", 2),
+        ("encode(x, 5)", 6),
+        ("encode(x) if True else model.unused(x)", 2),
+        ("repeat(x, 5)", 5),
+        ("repeat(x, 1000)", 64),
+    ],
+)
+def test_a_method_of_the_model_is_counted_until_it_returns(script, call, layer_count):
+    path = script(f"""
+        {METHOD.replace(chr(10), chr(10) + " " * 8)}
+        model = Encoder().eval()
+
+        def evaluate(model):
+            for _ in range(1000):
+                x = torch.randn(5, 8)
+                model.{call}
+
+        with torch.no_grad():
+            evaluate(model)
+        raise AssertionError("the script went on after its first call")
+        """)
+    workload = trace_script(path, [], mode="inference")
+    assert op_counts(workload)["aten.addmm"] == layer_count
+    assert workload.batch == 5
+    assert workload.parameter_count == 3 * (8 * 8 + 8)
+    assert any("not counted: what follows the first 64 calls" in note for note in workload.assumptions) == (
+        layer_count == 64
+    )
+
+
+def test_a_method_that_needs_values_takes_a_real_step(script):
+    path = script(f"""
+        {METHOD.replace(chr(10), chr(10) + " " * 8)}
+        class Chooser(Encoder):
+            def choose(self, x):
+                x = self.first(x)
+                return self.cell(x) if f"{{x.sum().item():.3f}}" else x
+
+        with torch.no_grad():
+            Chooser().eval().choose(torch.randn(5, 8))
+        """)
+    workload = trace_script(path, [], mode="inference")
+    assert (workload.method, op_counts(workload)["aten.addmm"]) == ("cpu_step", 2)
+
+
+@pytest.mark.parametrize(
+    ("end", "is_noted"), [("", False), ("print(f'{found.sum().item():.3f}')", True), ("found.numpy()", True)]
+)
+def test_networks_that_run_in_turn_are_one_step_of_inference(script, end, is_noted):
+    path = script(f"""
+        first, second = Net(16).eval(), Net(32).eval()
+        with torch.no_grad():
+            for _ in range(1000):
+                x = torch.randn(5, 8)
+                found = second(torch.cat([first(x), x[:, :4]], 1))
+                {end}
+        raise AssertionError("the script went on after its first step")
+        """)
+    workload = trace_script(path, [], mode="inference")
+    assert (workload.method, op_counts(workload)["aten.addmm"]) == ("symbolic", 4)
+    assert workload.parameter_count == sum(8 * width + width + width * 4 + 4 for width in (16, 32))
+    assert any("which needs values" in note for note in workload.assumptions) == is_noted
+
+
 def test_a_loss_that_is_printed_takes_a_real_step(script):
     path = script("""
         model = Net(16)
