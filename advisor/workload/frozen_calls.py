@@ -1,7 +1,7 @@
-"""Finds the calls without gradients that a training script makes for each step, before it calls the network it trains.
+"""Finds the calls that a training script makes for each step before it calls the network that it trains.
 
-A teacher, an image encoder or a target network often runs first. Such a call belongs to the step if it is made inside
-the innermost loop around the call of the trained network. An evaluation before the loop does not.
+A teacher, an image encoder or a target network often runs first, without gradients. Such a call belongs to the step if
+it is made inside the innermost loop around the call of the trained network. An evaluation before the loop does not.
 """
 
 import ast
@@ -26,20 +26,41 @@ _MOST_CALLS = 64
 """More calls are no part of a training step, but, for example, an image sampled in hundreds of steps."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The current lines of the functions that run, by the id of their frame, and whether one of them is in a loop."""
+
+    lines: Mapping[int, int]
+    in_loop: bool
+
+    @classmethod
+    def now(cls) -> "Place":
+        """Return the place that the script has reached."""
+        frames = list(_frames())
+        return cls({id(frame): frame.f_lineno for frame in frames}, any(map(_loop_around, frames)))
+
+    def is_passed_each_time(self) -> bool:
+        """Return whether each turn of the innermost loop around the line that runs now has come by here before.
+
+        Without a loop, whether this place is in none either.
+        """
+        around = ((frame, loop) for frame in _frames() if (loop := _loop_around(frame)))
+        frame, loop = next(around, (None, None))
+        if frame is None or loop is None:
+            return not self.in_loop
+        line = self.lines.get(id(frame))
+        return line is not None and _is_repeated(line, loop=loop, with_line=frame.f_lineno)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenCall:
-    """A call whose tensors are replaced by their shapes.
-
-    `in_autocast`: made inside the script's autocast. `lines` are the current lines of the running functions, by the id
-    of their frame; `in_loop` means that one of them is in a loop.
-    """
+    """A call whose tensors are replaced by their shapes; `in_autocast`: made inside the script's autocast."""
 
     network: nn.Module
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     in_autocast: bool
-    lines: Mapping[int, int]
-    in_loop: bool
+    place: Place
 
     def repeat(self, recorder: Recorder, *, under_autocast: bool) -> None:
         """Call the network on zeros of the same shapes; in fp32 if it is made outside of the autocast of the step."""
@@ -72,45 +93,37 @@ class FrozenCalls:
 
     def note(self, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_autocast: bool) -> None:
         """Note a call that the script is about to make."""
-        frames = list(_frames())
         shapes_of_args, shapes_of_kwargs = pytree.tree_map_only(torch.Tensor, _Shape.of, (args, kwargs))
         call = FrozenCall(
             network=network,
             args=shapes_of_args,
             kwargs=shapes_of_kwargs,
             in_autocast=in_autocast,
-            lines={id(frame): frame.f_lineno for frame in frames},
-            in_loop=any(_loop_around(frame) for frame in frames),
+            place=Place.now(),
         )
         self._calls = [*self._calls, call][-_MOST_CALLS - 1 :]
 
     def of_step(self, trained: nn.Module) -> list[FrozenCall]:
         """Return the calls of other networks than `trained`, which is being called, that its step makes each time."""
         own = {id(part) for part in trained.modules()}
-        others = [
+        calls = [
             call
             for call in self._calls
-            if id(call.network) not in own and all(part is not trained for part in call.network.modules())
+            if id(call.network) not in own
+            and all(part is not trained for part in call.network.modules())
+            and call.place.is_passed_each_time()
         ]
-        around = ((frame, loop) for frame in _frames() if (loop := _loop_around(frame)))
-        frame, loop = next(around, (None, None))
-        if frame is None or loop is None:
-            calls = [call for call in others if not call.in_loop]
-        else:
-            calls = [
-                call
-                for call in others
-                if (line := call.lines.get(id(frame))) and _is_repeated(line, loop=loop, with_line=frame.f_lineno)
-            ]
         return calls if len(calls) <= _MOST_CALLS else []
 
 
 def _frames() -> Iterator[FrameType]:
-    """Yield the running frames outside of this program, from the innermost to the script's own."""
+    """Yield the running frames, from the innermost to the script's own, without those of this program and its hooks."""
+    own = f"{__name__.partition('.')[0]}."
     for frame, _ in traceback.walk_stack(inspect.currentframe()):
-        if not frame.f_globals.get("__name__", "").startswith(__package__.partition(".")[0] + "."):
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(own) and name != nn.Module.__module__:
             yield frame
-        if frame.f_globals.get("__name__") == "__main__" and frame.f_code.co_name == "<module>":
+        if name == "__main__" and frame.f_code.co_name == "<module>":
             return
 
 

@@ -22,7 +22,7 @@ from advisor.errors import LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
-from advisor.workload.frozen_calls import FrozenCalls
+from advisor.workload.frozen_calls import FrozenCalls, Place
 from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.loaded import tensors_in, unwrapped
 from advisor.workload.one_process import one_process
@@ -50,13 +50,17 @@ class StepCaptured(BaseException):
     """Ends the script once the step is captured. Not an `Exception`, so that the script's handlers do not catch it."""
 
 
+class CalledBeforeLoopError(TraceError):
+    """The first call with gradients was no part of a training step."""
+
+
 class NoTrainingStepError(TraceError):
     """The script ended before an optimizer's step."""
 
 
 @fake_tensor_log_silenced()
 def trace_script(
-    path: Path, argv: Sequence[str], *, mode: Mode | None = None, attention: Attention = "auto"
+    path: Path, argv: Sequence[str], *, mode: Mode | None = None, attention: Attention = "auto", skipped_count: int = 0
 ) -> Workload:
     """Run the script until its first step ends: the optimizers' steps in training, the model's call in inference.
 
@@ -66,27 +70,32 @@ def trace_script(
     if that method calls parts of the model one by one, it goes on until the first of the calls is made again.
 
     In training, earlier calls without gradients (a first evaluation) run for real; those of other networks that each
-    step repeats are counted. The step is traced on fake tensors with assumed data-dependent sizes, and pretrained
-    models are fake from the start. If the code needs values, the
-    script runs again on real tensors. The result holds only for the script's batch. Raises whatever the script raises,
-    `LoadError` if it ends without calling a model, and `TraceError` if it ends before an optimizer steps. If it fails
-    or ends between two optimizers, the step is that of the first, and a note says so.
+    step repeats are counted. So do the first `skipped_count` calls with gradients; if another turns out to be made
+    before the loop of the steps, to try the model, the script runs again.
+
+    The step is traced on fake tensors with assumed data-dependent sizes, and pretrained models are fake from the start.
+    If the code needs values, the script runs again on real tensors. The result holds only for the script's batch.
+    Raises whatever the script raises, `LoadError` if it ends without calling a model, and `TraceError` if it ends
+    before an optimizer steps. If it fails or ends between two optimizers, the step is that of the first, and a note
+    says so.
     """
     if mode is None:
         if ScriptSource(path).trains:
             with suppress(NoTrainingStepError):
                 return trace_script(path, argv, mode="training", attention=attention)
         return trace_script(path, argv, mode="inference", attention=attention)
-    capture = _Capture(mode=mode, method="symbolic", attention=attention)
+    how: dict[str, Any] = {"mode": mode, "attention": attention, "skipped_count": skipped_count}
+    capture = _Capture(method="symbolic", **how)
     try:
         return capture.run(path, argv)
+    except CalledBeforeLoopError:
+        return trace_script(path, argv, mode=mode, attention=attention, skipped_count=skipped_count + 1)
     except Exception as error:  # the script's own code runs in there, and may raise anything
         if not capture.uses_fakes or not is_of_user(error):
             raise
         if capture.ends_before(error):
             return capture.workload(path)
-        notes = (real_step_note(error),)
-        real = _Capture(mode=mode, method="cpu_step", attention=attention, notes=notes)
+        real = _Capture(method="cpu_step", notes=(real_step_note(error),), **how)
         try:
             with running_for_real(error):
                 return real.run(path, argv)
@@ -100,8 +109,11 @@ def trace_script(
 class _Capture:
     """Starts tracing at the script's first call of its model, and ends the script when the step is over."""
 
-    def __init__(self, *, mode: Mode, method: Method, attention: Attention, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *, mode: Mode, method: Method, attention: Attention, skipped_count: int, notes: Sequence[str] = ()
+    ) -> None:
         self._mode = mode
+        self._skipped_count = skipped_count
         self._notes = notes
         self._attention = attention
         self._method = method
@@ -113,6 +125,11 @@ class _Capture:
         """Samples of each call of the model, and whether another network has computed them."""
         self._made: WeakSet[torch.UntypedStorage] = WeakSet()
         """The results of the other networks."""
+        self._seen: dict[tuple[Any, ...], int] = {}
+        """The inputs since the last turn of an optimizer, and how often the parameters had changed when they came."""
+        self._first_place: Place | None = None
+        """Where the first call was made; None before it, and once there are gradients."""
+        self._is_early = False
         self._turns = OptimizerTurns()
         self._waited_for: list[str] = []
         self._end: Moment | None = None
@@ -154,7 +171,10 @@ class _Capture:
                 argv,
                 on_first_forward=self._begin,
                 on_skipped=self._on_skipped if self._mode == "training" else None,
+                skipped_count=self._skipped_count,
             )
+        if self._is_early:
+            raise CalledBeforeLoopError(f"the first call in {path} is no part of a step")
         return self.workload(path)
 
     @property
@@ -250,9 +270,31 @@ class _Capture:
             if self._frame not in _running():
                 raise StepCaptured
             return
+        if self._mode == "training":
+            self._check_first_place()
         tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.dim()]
+        if self._mode == "training" and tensors and self._is_seen(tensors[0]):
+            return
         samples = (tensors[0].shape[0], tensors[0].untyped_storage() in self._made) if tensors else (1, False)
         self._samples.append(samples)
+
+    def _check_first_place(self) -> None:
+        """End the script if the first call was made before the loop of this one, and no gradients follow from it."""
+        if not self._samples:
+            self._first_place = Place.now()
+        elif self._first_place is not None:
+            has_gradients = cast("Follower", self._follower).recorder.backward_count > 0
+            self._is_early = not has_gradients and not self._first_place.is_passed_each_time()
+            self._first_place = None if has_gradients else self._first_place
+            if self._is_early:
+                raise StepCaptured
+
+    def _is_seen(self, data: torch.Tensor) -> bool:
+        """Return whether the same samples come again after the parameters have changed, as for a line search."""
+        parameters = cast("nn.Module", self._model).parameters()
+        changed_count = sum(parameter._version for parameter in parameters)
+        key = (id(data.untyped_storage()), data.storage_offset(), tuple(data.shape))
+        return self._seen.setdefault(key, changed_count) != changed_count
 
     def _on_other_result(self, _: nn.Module, args: Any, result: Any) -> None:
         self._made.update(tensor.untyped_storage() for tensor in tensors_in(result))
@@ -274,6 +316,7 @@ class _Capture:
     def _on_step(self, optimizer: Optimizer) -> None:
         """End the step, unless the script has another optimizer that may have a turn in it."""
         follower, turns = cast("Follower", self._follower), self._turns
+        self._seen.clear()
         is_first = turns.add(optimizer, call_count=len(self._samples), backward_count=follower.recorder.backward_count)
         self._waited_for = turns.waited_for(follower.optimizers)
         if is_first:
@@ -309,23 +352,37 @@ def _is_parametrization() -> bool:
     return sys._getframe(2).f_globals.get("__name__") == parametrize.__name__
 
 
-def run_script(path: Path, argv: Sequence[str], *, on_first_forward: OnCall, on_skipped: OnCall | None = None) -> None:
+def run_script(
+    path: Path,
+    argv: Sequence[str],
+    *,
+    on_first_forward: OnCall,
+    on_skipped: OnCall | None = None,
+    skipped_count: int = 0,
+) -> None:
     """Run `path` as `__main__` with `argv`; call `on_first_forward(module, args, kwargs)` before its first model call.
 
     The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped.
-    So are the parametrization of a weight and, with `on_skipped`, a call under `no_grad`, for which it is called.
-    Returns when `StepCaptured` is raised, whatever the script's handlers raise then, or when the script exits after
-    calling its model. Raise `LoadError` if it ends without calling a model; other exceptions of the script pass
-    through.
+    So are the parametrization of a weight and, with `on_skipped`, a call under `no_grad`, for which it is called, and
+    the first `skipped_count` others. Returns when `StepCaptured` is raised, whatever the script's handlers raise then,
+    or when the script exits after calling its model. Raise `LoadError` if it ends without calling a model; other
+    exceptions of the script pass through.
     """
     call = nn.Module.__call__
     called = is_skipped = False
     skipped: list[nn.Module] = []
 
     def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        nonlocal called, is_skipped
+        nonlocal called, is_skipped, skipped_count
         if called or next(module.parameters(), None) is None or _is_parametrization():
             return call(module, *args, **kwargs)
+        if skipped_count and not skipped and torch.is_grad_enabled():
+            skipped_count -= 1
+            nn.Module.__call__ = call  # type: ignore[method-assign]
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                nn.Module.__call__ = watched_call  # type: ignore[method-assign]
         is_skipped = on_skipped is not None and not torch.is_grad_enabled()
         if on_skipped is None or not is_skipped:
             called = True

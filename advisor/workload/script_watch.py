@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from advisor import units
 from advisor.records.device import Layout, Precision
@@ -60,6 +62,8 @@ class ScriptWatch:
         self._compiled: list[tuple[Any, str]] = []
         self._scaler = ""
         self._loader: tuple[DataLoader[Any], str] | None = None
+        self._loaders: WeakKeyDictionary[Any, tuple[DataLoader[Any], str]] = WeakKeyDictionary()
+        """The loader of each iterator, and the line that began it."""
         self._is_in_step = False
         self._plain: Precision = "cudnn-tf32"
         self._half: Precision | None = None
@@ -124,6 +128,7 @@ class ScriptWatch:
         yield torch, "compile", self._compile
         yield nn.Module, "compile", lambda module, *_, **settings: self._note_compiled(module, settings)
         yield DataLoader, "__iter__", self._iterate(DataLoader.__iter__)
+        yield _BaseDataLoaderIter, "__next__", _noting(self._note_loader, _BaseDataLoaderIter.__next__)
 
     def note_gpu_precision(self, precision: Precision) -> None:
         """Note what a library was told to use on a GPU; it may use less here."""
@@ -263,16 +268,21 @@ class ScriptWatch:
 
         @passes_arguments_on
         def noted(loader: Any) -> Any:
-            if not self._is_in_step:
-                self._loader = (loader, place_now())
             workers, timeout = loader.num_workers, loader.timeout
             loader.num_workers, loader.timeout = 0, 0
             try:
-                return iterate(loader)
+                batches = iterate(loader)
             finally:
                 loader.num_workers, loader.timeout = workers, timeout
+            self._loaders[batches] = loader, place_now()
+            return batches
 
         return noted
+
+    def _note_loader(self, batches: Any) -> None:
+        """Note the loader whose batch is loaded now, which is that of the step if none follows before it."""
+        if not self._is_in_step:
+            self._loader = self._loaders.get(batches)
 
     def _loader_text(self, script: Script, loader: DataLoader[Any], place: str) -> str:
         workers = f"{loader.num_workers} worker{'' if loader.num_workers == 1 else 's'}"

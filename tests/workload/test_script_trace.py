@@ -92,6 +92,90 @@ def test_an_inference_script_gives_its_first_call(script):
     assert workload.optimizer is None
 
 
+STEPS = """
+for _ in range(1000):
+    model(torch.randn(5, 8)).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "tries", ["model(x)", "model(x); model(x)", "list(map(model, [x] * 3))", "sum(model(x).shape)"]
+)
+def test_a_call_that_tries_the_model_before_the_loop_is_no_part_of_the_step(script, tries):
+    path = script(f"""
+        model, x = Net(16), torch.randn(7, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        {tries}
+        {STEPS.replace(chr(10), chr(10) + " " * 8)}
+        """)
+    workload = trace_script(path, [], mode="training")
+    assert (op_counts(workload)["aten.addmm"], workload.batch) == (2, 5)
+
+
+def test_two_calls_of_a_step_without_a_loop_are_both_counted(script):
+    path = script("""
+        model, optimizer = Net(16), None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        distance = model(torch.randn(5, 8)) - model(torch.randn(5, 8))
+        distance.square().mean().backward()
+        optimizer.step()
+        """)
+    assert op_counts(trace_script(path, [], mode="training"))["aten.addmm"] == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "batch", "passes"),
+    [
+        (  # sharpness-aware minimization: a second pass at other weights
+            """
+            for _ in range(1000):
+                model(x).mean().backward()
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.add_(parameter.grad, alpha=0.1)
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+            """, 6, 1,
+        ),
+        (  # accumulated gradients, of made-up data
+            """
+            for _ in range(1000):
+                for _ in range(3):
+                    model(x).mean().backward()
+                optimizer.step()
+            """, 18, 3,
+        ),
+        (  # a line search
+            """
+            optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+            def evaluate():
+                optimizer.zero_grad()
+                loss = model(x).square().mean()
+                loss.backward()
+                return loss
+
+            for _ in range(1000):
+                optimizer.step(evaluate)
+            """, 6, 1,
+        ),
+    ],
+)  # fmt: skip
+def test_samples_that_come_again_at_other_weights_count_once(script, body, batch, passes):
+    path = script(
+        """
+        model, x = Net(16), torch.randn(6, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        """
+        + dedent(body).replace("\n", "\n" + " " * 8)
+    )
+    workload = trace_script(path, [], mode="training")
+    assert workload.script is not None
+    assert (workload.batch, workload.script.passes) == (batch, passes)
+
+
 METHOD = """
 class Encoder(nn.Module):
     def __init__(self):

@@ -221,6 +221,20 @@ def test_a_loader_is_timed_on_one_thread_and_keeps_its_workers(traced) -> None:
     assert 0.002 <= script.loader_s_per_sample < 0.2  # a sample sleeps 2 ms; a busy machine may take longer
 
 
+def test_the_loader_is_the_one_whose_batch_the_step_takes(traced) -> None:
+    workload = traced("""\
+        train = iter(DataLoader(TensorDataset(torch.rand(64, 8)), batch_size=4, num_workers=1))
+        with torch.no_grad():
+            for (x,) in DataLoader(TensorDataset(torch.rand(8, 8)), batch_size=8):
+                model(x)
+        (x,) = next(train)
+        model(x).mean().backward()
+        optimizer.step()
+        """)  # fmt: skip
+    assert script_of(workload).worker_count == 1
+    assert script_of(workload).loader_s_per_sample is not None
+
+
 def test_a_loader_that_cannot_be_read_again_is_not_timed(traced) -> None:
     workload = traced("""\
         from torch.utils.data import IterableDataset
