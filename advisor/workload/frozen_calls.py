@@ -1,14 +1,15 @@
-"""Finds the calls that a training script makes for each step before it calls the network that it trains.
+"""Finds the calls without gradients that a training script makes for each step, before the call that it trains by.
 
-A teacher, an image encoder or a target network often runs first, without gradients. Such a call belongs to the step if
-it is made inside the innermost loop around the call of the trained network. An evaluation before the loop does not.
+A teacher, an image encoder or a target network often runs first, and so does the model itself for pseudo-labels. Such a
+call belongs to the step if it is made inside the innermost loop around the call that has gradients. An evaluation
+before the loop does not.
 """
 
 import ast
 import inspect
 import linecache
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,30 +27,53 @@ _MOST_CALLS = 64
 """More calls are no part of a training step, but, for example, an image sampled in hundreds of steps."""
 
 
+_Loop = ast.For | ast.AsyncFor | ast.While
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The current lines of the functions that run, by the id of their frame, and whether one of them is in a loop."""
+    """What the script runs at a time.
+
+    - `lines`: the current line of each running function, by the id of its frame, from the innermost
+    - `loop`: the innermost loop around one of these lines
+    - `frame`: the id of that line's frame
+    """
 
     lines: Mapping[int, int]
-    in_loop: bool
+    loop: _Loop | None
+    frame: int
 
     @classmethod
     def now(cls) -> "Place":
         """Return the place that the script has reached."""
         frames = list(_frames())
-        return cls({id(frame): frame.f_lineno for frame in frames}, any(map(_loop_around, frames)))
+        around = ((loop, id(frame)) for frame in frames if (loop := _loop_around(frame)))
+        return cls({id(frame): frame.f_lineno for frame in frames}, *next(around, (None, 0)))
 
-    def is_passed_each_time(self) -> bool:
-        """Return whether each turn of the innermost loop around the line that runs now has come by here before.
+    def recurs_with(self, later: "Place") -> bool:
+        """Return whether each turn of the innermost loop around `later` comes by here; without loops, it does."""
+        if later.loop is None:
+            return self.loop is None
+        line = self.lines.get(later.frame)
+        return line is not None and _is_repeated(line, loop=later.loop, with_line=later.lines[later.frame])
 
-        Without a loop, whether this place is in none either.
-        """
-        around = ((frame, loop) for frame in _frames() if (loop := _loop_around(frame)))
-        frame, loop = next(around, (None, None))
-        if frame is None or loop is None:
-            return not self.in_loop
-        line = self.lines.get(id(frame))
-        return line is not None and _is_repeated(line, loop=loop, with_line=frame.f_lineno)
+
+def skipped_count(places: Sequence[Place], *, first: int) -> int:
+    """Return how many of the calls made at `places` come before the step whose first call with gradients is `first`.
+
+    They are outside of its loop, or in an earlier turn of it: the same lines are passed again before the step.
+    """
+    step = places[first]
+    own = [
+        index
+        for index, place in enumerate(places[:first])
+        if place.recurs_with(step) and all(_lines(place) != _lines(other) for other in places[index + 1 : first])
+    ]
+    return min(own, default=first)
+
+
+def _lines(place: Place) -> tuple[int, ...]:
+    return tuple(place.lines.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +109,23 @@ class _Shape:
         return torch.zeros(self.size, dtype=self.dtype)
 
 
+_REPEATABLE = (_Shape, str, int, float, complex, torch.dtype, torch.device, type(None))
+"""Arguments that are the same in a second call; bool is an int."""
+
+
 class FrozenCalls:
-    """The latest calls of networks without gradients."""
+    """The calls of networks without gradients, of which the latest are kept."""
 
     def __init__(self) -> None:
         self._calls: list[FrozenCall] = []
+        self._count = 0
 
     def note(self, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_autocast: bool) -> None:
         """Note a call that the script is about to make."""
-        shapes_of_args, shapes_of_kwargs = pytree.tree_map_only(torch.Tensor, _Shape.of, (args, kwargs))
+        self._count += 1
+        shapes_of_args, shapes_of_kwargs = shapes = pytree.tree_map_only(torch.Tensor, _Shape.of, (args, kwargs))
+        if not all(isinstance(leaf, _REPEATABLE) for leaf in pytree.tree_leaves(shapes)):
+            return  # such as a cache of keys and values, which the call itself changes
         call = FrozenCall(
             network=network,
             args=shapes_of_args,
@@ -103,17 +135,16 @@ class FrozenCalls:
         )
         self._calls = [*self._calls, call][-_MOST_CALLS - 1 :]
 
-    def of_step(self, trained: nn.Module) -> list[FrozenCall]:
-        """Return the calls of other networks than `trained`, which is being called, that its step makes each time."""
-        own = {id(part) for part in trained.modules()}
+    def of_step(self, trained: nn.Module) -> tuple[list[FrozenCall], int]:
+        """Return the calls that each step makes before it calls `trained`, as now, and the number of all others."""
+        now = Place.now()
         calls = [
             call
             for call in self._calls
-            if id(call.network) not in own
-            and all(part is not trained for part in call.network.modules())
-            and call.place.is_passed_each_time()
+            if call.place.recurs_with(now) and (now.loop is not None or call.network is not trained)
         ]
-        return calls if len(calls) <= _MOST_CALLS else []
+        calls = calls if len(calls) <= _MOST_CALLS else []
+        return calls, self._count - len(calls)
 
 
 def _frames() -> Iterator[FrameType]:
@@ -127,7 +158,7 @@ def _frames() -> Iterator[FrameType]:
             return
 
 
-def _loop_around(frame: FrameType) -> ast.For | ast.AsyncFor | ast.While | None:
+def _loop_around(frame: FrameType) -> _Loop | None:
     """Return the innermost loop of the frame's function around its current line."""
     first_line = 0 if frame.f_code.co_name == "<module>" else frame.f_code.co_firstlineno
     found = [
@@ -139,7 +170,7 @@ def _loop_around(frame: FrameType) -> ast.For | ast.AsyncFor | ast.While | None:
 
 
 @lru_cache
-def _loops(path: str) -> tuple[ast.For | ast.AsyncFor | ast.While, ...]:
+def _loops(path: str) -> tuple[_Loop, ...]:
     try:
         tree = ast.parse("".join(linecache.getlines(path)))
     except (SyntaxError, ValueError, RecursionError):
@@ -148,14 +179,20 @@ def _loops(path: str) -> tuple[ast.For | ast.AsyncFor | ast.While, ...]:
 
 
 def _is_repeated(line: int, *, loop: ast.AST, with_line: int) -> bool:
-    """Return whether each turn of `loop` that runs `with_line` runs `line`, unlike one under an `if` for every n-th."""
-    conditions = (
-        node.test
-        for node in ast.walk(loop)
+    """Return whether each turn of `loop` that runs `with_line` runs `line`.
+
+    What is under an `if` for every n-th turn, or under one that names a variable which the loop sets, is not.
+    """
+    parts = list(ast.walk(loop))
+    set_names = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    conditions = [
+        part
+        for node in parts
         if isinstance(node, ast.If) and _encloses(node, line) and not _encloses(node, with_line)
-    )
-    is_nth = any(isinstance(part, ast.Mod) for condition in conditions for part in ast.walk(condition))
-    return _encloses(loop, line) and not is_nth
+        for part in ast.walk(node.test)
+    ]
+    depends = any(isinstance(part, ast.Mod) or getattr(part, "id", None) in set_names for part in conditions)
+    return _encloses(loop, line) and not depends
 
 
 def _encloses(node: Any, line: int) -> bool:

@@ -22,7 +22,7 @@ from advisor.errors import LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
-from advisor.workload.frozen_calls import FrozenCalls, Place
+from advisor.workload.frozen_calls import FrozenCalls, Place, skipped_count
 from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.loaded import tensors_in, unwrapped
 from advisor.workload.one_process import one_process
@@ -44,14 +44,20 @@ OnCall = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
 _MOST_CALLS = 64
 """Calls of networks in one step of inference, such as the steps in which an image is sampled."""
+_MOST_RUNS = 4
+"""Runs of a script to find the first call of a step; calls at random may differ from run to run."""
 
 
 class StepCaptured(BaseException):
     """Ends the script once the step is captured. Not an `Exception`, so that the script's handlers do not catch it."""
 
 
-class CalledBeforeLoopError(TraceError):
-    """The first call with gradients was no part of a training step."""
+class CalledWithoutBackwardError(TraceError):
+    """The first calls with gradients, as many as `count`, had no backward pass: they are no part of a training step."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} calls of the model have no backward pass", hint="begin after them")
+        self.count = count
 
 
 class NoTrainingStepError(TraceError):
@@ -60,7 +66,7 @@ class NoTrainingStepError(TraceError):
 
 @fake_tensor_log_silenced()
 def trace_script(
-    path: Path, argv: Sequence[str], *, mode: Mode | None = None, attention: Attention = "auto", skipped_count: int = 0
+    path: Path, argv: Sequence[str], *, mode: Mode | None = None, attention: Attention = "auto"
 ) -> Workload:
     """Run the script until its first step ends: the optimizers' steps in training, the model's call in inference.
 
@@ -69,9 +75,9 @@ def trace_script(
     In inference the step ends with the method of the model that was called. If the script has other networks too, or
     if that method calls parts of the model one by one, it goes on until the first of the calls is made again.
 
-    In training, earlier calls without gradients (a first evaluation) run for real; those of other networks that each
-    step repeats are counted. So do the first `skipped_count` calls with gradients; if another turns out to be made
-    before the loop of the steps, to try the model, the script runs again.
+    In training, earlier calls without gradients (a first evaluation) run for real; those that each step repeats are
+    counted. If the first calls with gradients turn out to have no backward pass (to try the model, or to act in an
+    environment), the script runs again and skips them.
 
     The step is traced on fake tensors with assumed data-dependent sizes, and pretrained models are fake from the start.
     If the code needs values, the script runs again on real tensors. The result holds only for the script's batch.
@@ -84,12 +90,20 @@ def trace_script(
             with suppress(NoTrainingStepError):
                 return trace_script(path, argv, mode="training", attention=attention)
         return trace_script(path, argv, mode="inference", attention=attention)
-    how: dict[str, Any] = {"mode": mode, "attention": attention, "skipped_count": skipped_count}
+    skipped = 0
+    for _ in range(_MOST_RUNS):
+        try:
+            return _trace_step(path, argv, mode=mode, attention=attention, skipped_count=skipped, may_skip=True)
+        except CalledWithoutBackwardError as early:
+            skipped += early.count
+    return _trace_step(path, argv, mode=mode, attention=attention, skipped_count=skipped, may_skip=False)
+
+
+def _trace_step(path: Path, argv: Sequence[str], **how: Any) -> Workload:
+    """Run the script until its step ends; `how` are the keywords of `_Capture`."""
     capture = _Capture(method="symbolic", **how)
     try:
         return capture.run(path, argv)
-    except CalledBeforeLoopError:
-        return trace_script(path, argv, mode=mode, attention=attention, skipped_count=skipped_count + 1)
     except Exception as error:  # the script's own code runs in there, and may raise anything
         if not capture.uses_fakes or not is_of_user(error):
             raise
@@ -101,7 +115,7 @@ def trace_script(
                 return real.run(path, argv)
         except Exception as failure:
             cut = next((one for one in (capture, real) if one.has_step), None)
-            if cut is None or mode == "inference" or not is_of_user(failure):
+            if cut is None or how["mode"] == "inference" or not is_of_user(failure):
                 raise
             return cut.workload(path)
 
@@ -110,10 +124,18 @@ class _Capture:
     """Starts tracing at the script's first call of its model, and ends the script when the step is over."""
 
     def __init__(
-        self, *, mode: Mode, method: Method, attention: Attention, skipped_count: int, notes: Sequence[str] = ()
+        self,
+        *,
+        mode: Mode,
+        method: Method,
+        attention: Attention,
+        skipped_count: int,
+        may_skip: bool,
+        notes: Sequence[str] = (),
     ) -> None:
         self._mode = mode
         self._skipped_count = skipped_count
+        self._may_skip = may_skip
         self._notes = notes
         self._attention = attention
         self._method = method
@@ -127,9 +149,12 @@ class _Capture:
         """The results of the other networks."""
         self._seen: dict[tuple[Any, ...], int] = {}
         """The inputs since the last turn of an optimizer, and how often the parameters had changed when they came."""
-        self._first_place: Place | None = None
-        """Where the first call was made; None before it, and once there are gradients."""
-        self._is_early = False
+        self._places: list[Place] = []
+        """Where the model was called."""
+        self._with_gradients: set[int] = set()
+        """Numbers of the calls whose results have had a gradient."""
+        self._without_count = 0
+        """Calls of the model before the first one that gradients flow back to."""
         self._turns = OptimizerTurns()
         self._waited_for: list[str] = []
         self._end: Moment | None = None
@@ -173,8 +198,8 @@ class _Capture:
                 on_skipped=self._on_skipped if self._mode == "training" else None,
                 skipped_count=self._skipped_count,
             )
-        if self._is_early:
-            raise CalledBeforeLoopError(f"the first call in {path} is no part of a step")
+        if self._without_count:
+            raise CalledWithoutBackwardError(self._without_count)
         return self.workload(path)
 
     @property
@@ -239,7 +264,7 @@ class _Capture:
         self._turns.begin()
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
-        frozen = self._frozen.of_step(called)
+        frozen, uncounted_count = self._frozen.of_step(called)
         companions = _companions(model, path=self._path, others=[call.network for call in frozen])
         self._follower = self._open.enter_context(
             following_step(model, companions=companions, fake=fake, attention=self._attention)
@@ -249,9 +274,13 @@ class _Capture:
         if frozen:
             names = ", ".join(dict.fromkeys(type(call.network).__name__ for call in frozen))
             self._notes = (*self._notes, f"run without gradients in each step, and counted: {names}")
+        if uncounted_count:
+            calls = "1 call" if uncounted_count == 1 else f"{uncounted_count:,} calls"
+            self._notes = (*self._notes, f"not counted: {calls} without gradients before the first step")
         called.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         if self._mode == "training":
             self._follower.optimizers.on_step = self._on_step
+            called.register_forward_hook(self._on_own_result)
             for network in self._follower.networks:
                 network.register_forward_hook(self._on_other_result)
         elif is_part or any(self._follower.networks.values()):
@@ -270,24 +299,20 @@ class _Capture:
             if self._frame not in _running():
                 raise StepCaptured
             return
-        if self._mode == "training":
-            self._check_first_place()
         tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.dim()]
         if self._mode == "training" and tensors and self._is_seen(tensors[0]):
             return
         samples = (tensors[0].shape[0], tensors[0].untyped_storage() in self._made) if tensors else (1, False)
         self._samples.append(samples)
 
-    def _check_first_place(self) -> None:
-        """End the script if the first call was made before the loop of this one, and no gradients follow from it."""
-        if not self._samples:
-            self._first_place = Place.now()
-        elif self._first_place is not None:
-            has_gradients = cast("Follower", self._follower).recorder.backward_count > 0
-            self._is_early = not has_gradients and not self._first_place.is_passed_each_time()
-            self._first_place = None if has_gradients else self._first_place
-            if self._is_early:
-                raise StepCaptured
+    def _on_own_result(self, _: nn.Module, args: Any, result: Any) -> None:
+        if not torch.is_grad_enabled():
+            return
+        number = len(self._places)
+        self._places.append(Place.now())
+        for tensor in tensors_in(result):
+            if tensor.requires_grad:
+                tensor.register_hook(lambda _: self._with_gradients.add(number))
 
     def _is_seen(self, data: torch.Tensor) -> bool:
         """Return whether the same samples come again after the parameters have changed, as for a line search."""
@@ -317,6 +342,10 @@ class _Capture:
         """End the step, unless the script has another optimizer that may have a turn in it."""
         follower, turns = cast("Follower", self._follower), self._turns
         self._seen.clear()
+        if self._with_gradients and not turns.turns and self._may_skip:
+            self._without_count = skipped_count(self._places, first=min(self._with_gradients))
+            if self._without_count:
+                raise StepCaptured
         is_first = turns.add(optimizer, call_count=len(self._samples), backward_count=follower.recorder.backward_count)
         self._waited_for = turns.waited_for(follower.optimizers)
         if is_first:
@@ -364,20 +393,22 @@ def run_script(
 
     The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped.
     So are the parametrization of a weight and, with `on_skipped`, a call under `no_grad`, for which it is called, and
-    the first `skipped_count` others. Returns when `StepCaptured` is raised, whatever the script's handlers raise then,
-    or when the script exits after calling its model. Raise `LoadError` if it ends without calling a model; other
-    exceptions of the script pass through.
+    others until the first of them has been called `skipped_count` times. Returns when `StepCaptured` is raised,
+    whatever the script's handlers raise then, or when the script exits after calling its model. Raise `LoadError` if it
+    ends without calling a model; other exceptions of the script pass through.
     """
     call = nn.Module.__call__
     called = is_skipped = False
     skipped: list[nn.Module] = []
+    tried: nn.Module | None = None
 
     def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        nonlocal called, is_skipped, skipped_count
+        nonlocal called, is_skipped, skipped_count, tried
         if called or next(module.parameters(), None) is None or _is_parametrization():
             return call(module, *args, **kwargs)
         if skipped_count and not skipped and torch.is_grad_enabled():
-            skipped_count -= 1
+            tried = tried or module
+            skipped_count -= module is tried
             nn.Module.__call__ = call  # type: ignore[method-assign]
             try:
                 return call(module, *args, **kwargs)

@@ -67,6 +67,13 @@ def traced(folder: Path, body: str) -> Workload:
             if index % 2 == 0:
                 update(target_of(x))
         """,
+        """
+        distills = True
+        for index in range(1000):
+            if distills:
+                target = target_of(x)
+            update(target)
+        """,
     ],
 )
 def test_a_teacher_that_runs_first_is_counted(tmp_path: Path, body: str) -> None:
@@ -105,8 +112,8 @@ def test_a_teacher_that_runs_first_is_counted(tmp_path: Path, body: str) -> None
         """,
         """
         for index in range(1000):
-            with torch.no_grad():
-                target = model(x)
+            if index in (0, 500):
+                target = target_of(x)
             update(target)
         """,
         """
@@ -120,7 +127,40 @@ def test_a_teacher_that_runs_first_is_counted(tmp_path: Path, body: str) -> None
 def test_what_is_no_part_of_each_step_is_not(tmp_path: Path, body: str) -> None:
     workload = traced(tmp_path, body)
     assert op_counts(workload)["aten.addmm"] == OWN_CALLS
-    assert not any("counted:" in note for note in workload.assumptions)
+    assert any(note.startswith("not counted: 1") and "without gradients" in note for note in workload.assumptions)
+
+
+def test_what_cannot_be_repeated_is_not_counted(tmp_path: Path) -> None:
+    workload = traced(
+        tmp_path,
+        """
+        class Cached(nn.Linear):
+            def forward(self, x, cache):
+                return super().forward(x)
+
+        cached = Cached(8, 4)
+        for _ in range(1000):
+            with torch.no_grad():
+                target = cached(x, object())
+            update(target)
+        """,
+    )
+    assert op_counts(workload)["aten.addmm"] == OWN_CALLS
+    assert "not counted: 1 call without gradients before the first step" in workload.assumptions
+
+
+def test_the_models_own_pseudo_labels_are_counted(tmp_path: Path) -> None:
+    workload = traced(
+        tmp_path,
+        """
+        for _ in range(1000):
+            with torch.no_grad():
+                target = model(x)
+            update(target)
+        """,
+    )
+    assert op_counts(workload)["aten.addmm"] == 2 * OWN_CALLS
+    assert workload.batch == 4
 
 
 @pytest.mark.parametrize(("dtype", "in_fp32"), [("float32", True), ("bfloat16", False)])

@@ -113,6 +113,41 @@ def test_a_call_that_tries_the_model_before_the_loop_is_no_part_of_the_step(scri
     assert (op_counts(workload)["aten.addmm"], workload.batch) == (2, 5)
 
 
+@pytest.mark.parametrize(
+    ("act", "layer_count"),
+    [
+        ("model(torch.randn(1, 8)).argmax()", 2 * 2),
+        ("[model(torch.randn(1, 8)).argmax() for _ in range(3)]", 2 * 2),
+        ("sum(model(x).detach() for x in [torch.randn(1, 8)])", 2 * 2),
+        ("for _ in range(3): model(torch.randn(1, 8)).argmax()", 2 * 2),
+    ],
+)
+def test_acting_in_earlier_turns_of_the_loop_is_no_part_of_the_step(script, act, layer_count):
+    path = script(f"""
+        model = Net(16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(1000):
+            {act}
+            if step > 20:
+                model(torch.randn(5, 8)).mean().backward()
+                optimizer.step()
+        """)
+    workload = trace_script(path, [], mode="training")
+    assert (op_counts(workload)["aten.addmm"], workload.batch) == (layer_count, 5)
+
+
+def test_a_pass_whose_result_is_detached_is_part_of_its_step(script):
+    path = script("""
+        model = Net(16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(1000):
+            target = model(torch.randn(5, 8)).detach()
+            nn.functional.mse_loss(model(torch.randn(5, 8)), target).backward()
+            optimizer.step()
+        """)
+    assert op_counts(trace_script(path, [], mode="training"))["aten.addmm"] == 4
+
+
 def test_two_calls_of_a_step_without_a_loop_are_both_counted(script):
     path = script("""
         model, optimizer = Net(16), None
