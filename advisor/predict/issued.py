@@ -190,11 +190,15 @@ def _embedding_bag(call: Call) -> Issued:
 
 def _sum_of_rows(call: Call) -> Issued | None:
     source, result = call.inputs[0], call.outputs[0]
-    kept = [*result.shape]
-    while kept and np.all(np.asarray(kept[-1]) == 1):
-        kept.pop()
-    is_of_rows = bool(kept) and all(np.all(a == b) for a, b in zip(source.shape, kept, strict=False))
-    return Issued(cycles=_SUM_CYCLES * result.numel + _SUMMED_CYCLES * source.numel) if is_of_rows else None
+    is_summed: Number = np.True_
+    is_of_rows: Number = np.True_
+    for kept, length in reversed([*zip(result.shape, source.shape, strict=False)]):
+        is_summed = is_summed & (kept == 1)
+        is_of_rows = is_of_rows & (is_summed | (kept == length))
+    is_of_rows = is_of_rows & ~is_summed
+    if not is_of_rows.any():
+        return None
+    return Issued(cycles=is_of_rows * (_SUM_CYCLES * result.numel + _SUMMED_CYCLES * source.numel))
 
 
 _BY_OP: Mapping[str, Callable[[Call], Issued | None]] = {

@@ -7,6 +7,7 @@ import numpy as np
 
 from advisor.predict.anchor import anchored
 from advisor.predict.efficiency import efficiency_of, precision_class
+from advisor.predict.join import join_batches
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.loader import with_loader
 from advisor.predict.lowering import StepKernels
@@ -73,6 +74,14 @@ def predict_runs_of(
     several predictions.
     """
     workload = step_kernels.workload
+    if len(batches) > 1 and _convolves_over_batch(workload):
+        each = (
+            predict_runs_of(
+                step_kernels, devices=devices, precisions=precisions, efficiencies=efficiencies, batches=batch
+            )
+            for batch in np.split(batches, len(batches))
+        )
+        return anchored(join_batches([*each]), anchors)
     runs_on = {kind: has_kernels(workload, kind) for kind in get_args(DeviceKind)}
     precisions = tuple(
         precision if runs_on[device.kind] and _is_measured(workload, device, precision) else None
@@ -131,6 +140,16 @@ def predict_runs_of(
         **found,
     )
     return anchored(predictions, anchors) if anchors else predictions
+
+
+def _convolves_over_batch(workload: Workload) -> bool:
+    """Return whether channels or pixels of a convolution grow with the batch, as with a weight for each sample.
+
+    Its kernels then differ between batch sizes, and `products.fixed` holds for one batch size alone.
+    """
+    convolutions = (row for row in workload.rows if row.family == "conv")
+    images = (operand for row in convolutions for operand in (*row.inputs, *row.outputs))
+    return any(isinstance(length, tuple) and length[1] != 0 for image in images for length in image.shape[1:])
 
 
 def by_batch(names: Sequence[str | None], batch_count: int) -> NameArray:

@@ -132,3 +132,12 @@ def test_a_depthwise_convolution_takes_cycles_for_the_elements_of_its_kernel() -
     weight = operand(8, 1, 3, 3)
     call = call_at(row("aten.convolution", (IMAGES, weight), (IMAGES,), family="conv"), batch=BATCHES)
     assert np.asarray(depthwise_issue_cycles(call))[0] == pytest.approx(800 * (1.6 + 9 * 0.11))
+
+
+def test_the_cycles_at_one_batch_size_do_not_depend_on_the_others() -> None:
+    of_one = row("aten.sum", (operand((0.0, 1.0), 32),), (operand(1, 32),), family="reduction")
+    # Sums of one element at batch 1, of columns at batch 2.
+    assert issued(of_one).cycles.tolist() == [50 * 32 + 0.2 * 32, 0]
+    alone = issued_of(call_at(of_one, batch=BATCHES[:1]))
+    assert alone is not None
+    assert alone.cycles.tolist() == [50 * 32 + 0.2 * 32]

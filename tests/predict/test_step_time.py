@@ -90,6 +90,29 @@ def test_only_nchw_images_are_transposed() -> None:
     assert step_s["nchw"] - step_s["nhwc"] == pytest.approx(1600e-11)  # 2 x 0.25 x 3,200 bytes at 100 GB/s
 
 
+def test_a_convolution_with_a_weight_for_each_sample_is_grouped_from_two_samples_on() -> None:
+    images, weight = operand(1, (0.0, 64.0), 32, 32), operand((0.0, 64.0), 64, 3, 3)
+    attributes = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "transposed": False, "groups": 1}
+    toy = workload(row("aten.convolution", (images, weight), (images,), family="conv", attributes=attributes))
+    families = {"*": family(), "conv_grouped": family(compute_ratio=0.5)}
+
+    def step_s(*batches: int) -> list[float]:
+        found = predict(
+            toy,
+            devices=[device()],
+            efficiencies=[efficiency(families=families, winograd_speedup=2.0)],
+            batches=np.array(batches),
+            precision="fp32",
+        )
+        return found.step_s[0].tolist()
+
+    # 2 x 64 x 64 x 9 x 1,024 FLOP per sample at 1 TFLOP/s: by Winograd's algorithm in half of the time, grouped in
+    # twice the time.
+    sample_s = 75_497_472e-12
+    assert step_s(1, 2, 8) == pytest.approx([sample_s / 2, 2 * 2 * sample_s, 8 * 2 * sample_s])
+    assert step_s(8) == step_s(1, 8)[1:]
+
+
 def test_a_device_without_the_unit_asked_for_takes_for_ever() -> None:
     predictions = predict(
         workload(linear_row()),
