@@ -27,8 +27,14 @@ def join_batches(parts: Sequence[Predictions]) -> Predictions:
 
 def at_batches(predictions: Predictions, batches: IndexArray) -> Predictions:
     """Return the predictions at only these of their batches."""
-    chosen = np.isin(predictions.batches, batches)
-    return with_arrays(predictions, lambda array: array[..., chosen])
+    chosen = np.flatnonzero(np.isin(predictions.batches, batches))
+    found = with_arrays(predictions, lambda array: array[..., chosen])
+    if found.tokens is None or found.tokens.passes_at is None:
+        return found
+    passes_at = found.tokens.passes_at
+    return replace(
+        found, tokens=replace(found.tokens, passes_at=lambda devices, places: passes_at(devices, chosen[places]))
+    )
 
 
 def with_arrays(predictions: Predictions, changed: Callable[[Any], Any]) -> Predictions:

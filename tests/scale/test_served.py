@@ -10,6 +10,7 @@ import pytest
 
 from advisor.errors import UsageError
 from advisor.ops.matmul import CHOSEN_EXPERTS
+from advisor.predict.join import at_batches
 from advisor.predict.served_pass import COEFFICIENTS
 from advisor.predict.time_breakdown import EXCHANGE, explain_step
 from advisor.predict.weights import with_kv_cache, with_weights
@@ -709,6 +710,14 @@ def test_passes_are_computed_up_to_all_requests_that_may_be_in_flight() -> None:
     assert passes.most_in_flight.item() == 8192
     assert passes.decoding[-1] == 8192
     assert (np.diff(passes.pass_s[0], axis=1) >= 0).all()
+
+
+def test_the_passes_of_a_batch_that_is_taken_out_are_its_own() -> None:
+    found, _ = predicted([1, 4, 8])
+    tokens = at_batches(found, np.array([4, 8])).tokens
+    assert tokens is not None
+    assert tokens.passes_at is not None
+    assert tokens.passes_at(np.array([0, 0]), np.array([0, 1])).most_in_flight.tolist() == [4, 8]
 
 
 def test_no_devices_have_no_predictions() -> None:
