@@ -16,6 +16,7 @@ from advisor.answers.ranking import rank
 from advisor.catalog.overlay import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
 from advisor.cost.leading import best_of
+from advisor.cost.quotes import busy_usd_per_hour
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, quoted_machine
 from advisor.errors import NothingFitsError
 from advisor.predict.batches import batch_candidates
@@ -103,7 +104,7 @@ def _batch_points(question: Question, subjects: Sequence[_Subject]) -> list[tupl
     asked = batch_candidates("auto", mode=question.options.mode, source_batch=workload.batch)
     batches = np.union1d(asked, [quote.batch for _, quote, _ in subjects])
     return [
-        batch_points(predictions_on(machine, question, batches=batches), 0, usd_per_hour=quote.usd_per_hour)
+        batch_points(predictions_on(machine, question, batches=batches), 0, usd_per_hour=busy_usd_per_hour(quote))
         for _, quote, machine in subjects
     ]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.cost.leading import best_of
-from advisor.cost.quotes import plan_at, quoted_fields
+from advisor.cost.quotes import busy_usd_per_hour, plan_at, quoted_fields
 from advisor.cost.selection import Selection
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import BOUNDS, BatchPoint, BatchSweep, Interval, Quote
@@ -34,7 +34,7 @@ def batch_sweeps(
     for quote in chosen:
         device = devices[quote.id]
         is_alike = _family_of(quote, device, predictions)
-        points = batch_points(predictions, device, usd_per_hour=quote.usd_per_hour, among=is_alike)
+        points = batch_points(predictions, device, usd_per_hour=busy_usd_per_hour(quote), among=is_alike)
         if len(points) > 1:
             sweeps.append(BatchSweep(points=points, **quoted_fields(quote, BatchSweep)))
     return tuple(sweeps)

@@ -134,6 +134,12 @@ def _quote(
     )
 
 
+def busy_usd_per_hour(quote: Quote) -> float:
+    """Return the price of an hour of work on one machine, without the idle hours that `Quote.usd_per_hour` averages."""
+    usd_per_s = quote.usd_per_million_samples / 1e6 * quote.samples_per_s
+    return usd_per_s * SECONDS_PER_HOUR / (quote.plan or Plan()).machines
+
+
 def quoted_fields(quote: Quote, record: type[Any]) -> dict[str, Any]:
     """Return the values of the fields that `record` has in common with a quote."""
     common = {field.name for field in fields(Quote)} & {field.name for field in fields(record)}

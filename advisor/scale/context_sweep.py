@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.quotes import quoted_fields
+from advisor.cost.quotes import busy_usd_per_hour, quoted_fields
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.predict.batches import concurrencies
 from advisor.predict.step_memory import scaled
@@ -122,7 +122,7 @@ def sweep_contexts(
             at = place, int(choice.index[place])
             output_tokens = generation.output_tokens
             points[place].append(
-                _point(found, at, context, output_tokens, most=largest, usd_per_hour=quote.usd_per_hour)
+                _point(found, at, context, output_tokens, most=largest, usd_per_hour=busy_usd_per_hour(quote))
             )
     return tuple(
         ContextSweep(points=tuple(of), **quoted_fields(quote, ContextSweep))

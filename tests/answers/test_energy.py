@@ -8,6 +8,7 @@ from advisor.answers.explanation import explain
 from advisor.answers.full_report import report
 from advisor.answers.ranking import rank
 from advisor.catalog.overlay import load_catalog
+from advisor.cost.quotes import busy_usd_per_hour
 from advisor.question.from_source import question_of
 from advisor.question.record import Question
 from advisor.records.answer import Recommendation
@@ -99,12 +100,16 @@ def test_the_report_has_the_plot_of_dollars_against_co2(catalog: Catalog) -> Non
     assert sum(len(series.points) for series in plot.series) > 100
 
 
-def test_a_machine_of_ones_own_pays_for_the_watts_of_its_step(tmp_path: Path) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Catalog:
     (tmp_path / "own.yaml").write_text(
         "owned:\n  box:\n    machine: {vcpus: 16, memory_gib: 64, gpu: rtx-4090, gpu_count: 1}\n"
         "    electricity_usd_per_kwh: 0.40\n    gco2_per_kwh: 100\n    date: 2026-11-01\n"
     )
-    own = load_catalog(prices=[tmp_path / "own.yaml"], cwd=tmp_path)
+    return load_catalog(prices=[tmp_path / "own.yaml"], cwd=tmp_path)
+
+
+def test_a_machine_of_ones_own_pays_for_the_watts_of_its_step(own: Catalog) -> None:
     found = rank(question(own, tier=("owned",)))
     (quote,) = found.quotes
     assert quote.power is not None
@@ -113,3 +118,12 @@ def test_a_machine_of_ones_own_pays_for_the_watts_of_its_step(tmp_path: Path) ->
     assert quote.usd_per_hour == pytest.approx(quote.power.total_w / 1000 * 0.40)
     assert quote.job_usd.mid == pytest.approx(quote.energy_kwh.mid * 0.40)
     assert quote.co2_kg.mid == pytest.approx(quote.energy_kwh.mid * 0.1)
+
+
+def test_a_batch_on_a_machine_of_ones_own_costs_what_the_quote_says_whatever_the_load(own: Catalog) -> None:
+    found = report(question(own, tier=("owned",), samples=None, requests_per_second=1.0), with_break_even=False)
+    (quote,) = found.recommendation.quotes
+    assert quote.usd_per_hour < 0.5 * busy_usd_per_hour(quote)  # idle for most of the time
+    for points in (found.recommendation.batch_sweeps[0].points, found.details[0].batches):
+        usd = {point.batch: point.usd_per_million_samples for point in points}
+        assert usd[quote.batch] == pytest.approx(quote.usd_per_million_samples)
