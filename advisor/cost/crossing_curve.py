@@ -77,7 +77,7 @@ def folk_rule_of(pair: ByKind) -> FolkRule | None:
         return None
     cpu, gpu = pair["cpu"], pair["gpu"]
     speed_ratio = ratio_of(speed_margin(cpu, gpu))
-    if speed_ratio is None:
+    if speed_ratio is None or not cpu.quote().usd_per_hour:
         return None
     return FolkRule(
         cpu=contender_of(cpu),

@@ -68,7 +68,7 @@ class FolkRule:
 class BreakEven(Displayed, report="break_even"):
     """The break-even answer; it is displayed as text in a terminal and as HTML in a notebook.
 
-    - `folk_rule`: None if only one device kind can do the job
+    - `folk_rule`: None if only one device kind can do the job, or does it at no cost
     - `api`: the comparison with an API, if its price is given
     - `left_out`: the curves that are missing, with the reason
     - `exchange_rate`: the currency of text

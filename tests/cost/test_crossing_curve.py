@@ -61,3 +61,7 @@ def test_the_folk_rule_has_the_price_of_an_hour_and_the_speed() -> None:
 def test_without_both_there_is_no_folk_rule() -> None:
     assert folk_rule_of({"cpu": kind_cost("cpu", 1.0)}) is None
     assert folk_rule_of({}) is None
+
+
+def test_what_costs_nothing_on_either_has_no_price_ratio() -> None:
+    assert folk_rule_of({kind: kind_cost(kind, 0.0, usd_per_hour=0.0) for kind in ("cpu", "gpu")}) is None
