@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.cost.interruptions import expected_s
+from advisor.cost.interruptions import expected_s, interruption_count
 from advisor.cost.offer_terms import OfferTerms, most_machines
 from advisor.cost.service import (
     SECONDS_PER_HOUR,
@@ -25,6 +25,7 @@ class JobCosts:
 
     `job_s` runs from the request for the instance to the end of the job; for a service it is a month. `parts_usd`,
     by the fields of `CostParts`, add up to `job_usd`. An offer that cannot do the job has infinite time and cost.
+    `interruption_count` is that of a stretch of work between checkpoints.
     """
 
     job_s: FloatArray
@@ -32,6 +33,7 @@ class JobCosts:
     instance_count: FloatArray
     idle_ratio: FloatArray
     lost_s: FloatArray
+    interruption_count: FloatArray
     parts_usd: Mapping[str, FloatArray]
 
 
@@ -40,12 +42,9 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
     if job.requests_per_day is not None:
         return _cost_service(step_s, batch=batch, terms=terms, job=job)
     compute_s = np.ceil(job.samples / batch) * step_s
-    working_s = expected_s(
-        compute_s,
-        checkpoint_every_s=job.checkpoint_every_s,
-        interruptions_per_s=terms.interruptions_per_s * terms.machine_count,
-        restart_s=terms.start_up_s,
-    )
+    per_s = terms.interruptions_per_s * terms.machine_count
+    counts = interruption_count(compute_s, checkpoint_every_s=job.checkpoint_every_s, interruptions_per_s=per_s)
+    working_s = expected_s(compute_s, counts=counts, interruptions_per_s=per_s, restart_s=terms.start_up_s)
     running_s = terms.start_up_s + working_s
     paid_s = billed_s(running_s, increment_s=terms.increment_s, minimum_s=terms.minimum_s)
     lost_s = _difference(working_s, compute_s)
@@ -63,6 +62,7 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
         instance_count=terms.machine_count,
         idle_ratio=np.zeros_like(step_s),
         lost_s=lost_s,
+        interruption_count=counts,
     )
 
 
@@ -96,6 +96,7 @@ def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, j
         instance_count=counts,
         idle_ratio=idle,
         lost_s=np.zeros_like(step_s),
+        interruption_count=np.zeros_like(step_s),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.cost.interruptions import MOST_INTERRUPTIONS
 from advisor.cost.job_cost import JobCosts
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.service import least_p99_s
@@ -57,7 +58,7 @@ def step_limits(
 def offer_limits(
     limits: JobLimits, *, costs: JobCosts, terms: OfferTerms, co2_kg: FloatArray | None = None
 ) -> list[Limit]:
-    """Return the user's quota and the limits on time, money and CO2 that are set, for each offer.
+    """Return the user's quota and the limits on time, money and CO2 that are set, for each offer, and on interruptions.
 
     An offer whose CO2 is not known (NaN) does not keep a limit on CO2.
     """
@@ -72,7 +73,9 @@ def offer_limits(
     if co2_kg is not None:
         found.append(("over-max-co2", limits.max_co2_kg, co2_kg))
     quota = Limit(code="over-quota", needed=count, available=terms.quota_instances)
-    return [quota, *_set_limits(found, shape=count.shape)]
+    most = np.full_like(count, MOST_INTERRUPTIONS)
+    endless = Limit(code="never-done", needed=costs.interruption_count, available=most)
+    return [endless, quota, *_set_limits(found, shape=count.shape)]
 
 
 def keeps_all(limits: Sequence[Limit], *, among: BoolArray) -> BoolArray:

@@ -19,8 +19,8 @@ RejectionCode = Literal[
     "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "other-stack",
     "no-native-precision", "not-measured",
     "unknown-vcpus", "does-not-fit", "over-engine-limit", "over-latency", "over-ttft", "over-tpot", "over-p99",
-    "under-throughput", "over-quota", "only-machine", "over-deadline", "over-max-usd", "over-max-hourly", "unknown-co2",
-    "over-max-co2", "dearer-region",
+    "under-throughput", "never-done", "over-quota", "only-machine", "over-deadline", "over-max-usd", "over-max-hourly",
+    "unknown-co2", "over-max-co2", "dearer-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
 
@@ -139,6 +139,11 @@ def _too_few_gpus(cause: Cause, _: Generation | None) -> str:
     return f"has {available:.0f} GPU{'' if available == 1 else 's'}, needs {needed:.0f}"
 
 
+def _never_done(cause: Cause, _: Generation | None) -> str:
+    count, _most = _amounts(cause)
+    return f"is interrupted {count:,.0f} times in the work between two checkpoints; shorten --checkpoint-every"
+
+
 def _over_quota(cause: Cause, _: Generation | None) -> str:
     needed, available = _amounts(cause)
     instances = "1 instance" if needed == 1 else f"{needed:,.0f} instances"
@@ -221,6 +226,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "over-tpot": _over("a token takes", _TIME_FLAGS["over-tpot"], units.format_duration),
     "over-p99": _over("99 % of its requests take up to", _TIME_FLAGS["over-p99"], units.format_duration),
     "under-throughput": _under_throughput,
+    "never-done": _never_done,
     "over-quota": _over_quota,
     "only-machine": _only_machine,
     "over-deadline": _over("takes", "--deadline", units.format_duration),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.overlay import load_catalog
-from advisor.cost.interruptions import expected_s, interruption_of, interruptions_per_s
+from advisor.cost.interruptions import expected_s, interruption_count, interruption_of, interruptions_per_s
 from advisor.records.billing import Billing
 from advisor.records.price import PricedOffer
 from tests.cost.toys import offer, price
@@ -16,12 +16,9 @@ RATE = interruptions_per_s("15-20 %")
 
 
 def expected(work_s: float, *, every_s: float | None = None, rate: float = RATE, restart_s: float = 60.0) -> float:
-    (seconds,) = expected_s(
-        np.array([work_s]),
-        checkpoint_every_s=every_s,
-        interruptions_per_s=np.array([rate]),
-        restart_s=np.array([restart_s]),
-    )
+    work, per_s = np.array([work_s]), np.array([rate])
+    counts = interruption_count(work, checkpoint_every_s=every_s, interruptions_per_s=per_s)
+    (seconds,) = expected_s(work, counts=counts, interruptions_per_s=per_s, restart_s=np.array([restart_s]))
     return float(seconds)
 
 

@@ -10,7 +10,7 @@ from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, said, selection
 from tests.says import assert_says
 
 SLOW, FAST = device("slow"), device("fast", kind="gpu")
@@ -41,6 +41,25 @@ def test_start_up_counts_towards_the_deadline() -> None:
     # 100 s and 50 s of start-up are 150 s.
     assert outcome(ranked(deadline_s=149.0, bill=billing(start_up_s=50)))[0] == []
     assert outcome(ranked(deadline_s=150.0, bill=billing(start_up_s=50)))[0] == ["fast"]
+
+
+def test_a_spot_job_that_is_interrupted_too_often_to_end_is_left_out() -> None:
+    def spot(samples: float, *, checkpoint_every_s: float | None = None) -> tuple[list[str], list[str]]:
+        spots = (price(3.6, kind="spot"),)
+        ranking = rank(
+            selection(offer("slow", prices=spots, interruption=">20 %"), price_kind="spot"),
+            fleet=fleet(0, devices=(SLOW,)),
+            predictions=predictions(SLOW, step_s=[[1.0]]),
+            job=job(int(samples), price="spot", checkpoint_every_s=checkpoint_every_s),
+            billing=billing(),
+        )
+        names, rejected = outcome(ranking)
+        return names, [code for _, code, _ in rejected]
+
+    # A rate of -ln(0.8) / 2,628,000 s, 8.49e-8 a second: 5.1 interruptions in 6e7 s of work and 6.8 in 8e7 s.
+    assert spot(6e7) == (["slow"], [])
+    assert spot(8e7) == ([], ["never-done"])
+    assert spot(8e7, checkpoint_every_s=1e6) == (["slow"], [])
 
 
 def test_a_budget_for_the_job() -> None:
