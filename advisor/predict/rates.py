@@ -119,7 +119,7 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
     clock_ratio = _clock_ratio(device, efficiency, used=used)
     if device.has_narrow_tensor_cores and used in TENSOR_UNITS:
         clock_ratio *= efficiency.narrow_tensor_speedup
-    if device.has_matrix_unit and used == "bf16":
+    if device.has_matrix_unit and used in ("bf16", "int8"):
         clock_ratio *= efficiency.matrix_unit_ratio
     if used == "fp32":
         clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)

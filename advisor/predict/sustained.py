@@ -53,7 +53,10 @@ def peer_link_bytes_per_s(gpu: Gpu) -> float | None:
 
 
 def power_ratios(gpu: Gpu) -> dict[str, float]:
-    """Return the power limit relative to the power at full rate, by unit, at most 1; empty if unknown."""
+    """Return the power limit relative to the power at full rate, by unit, at most 1; empty if unknown.
+
+    Tensor cores are taken to need the same power at any width, like the multipliers that they share.
+    """
     architecture = architecture_of(gpu)
     if architecture is None or architecture.joule_per_flop is None or gpu.tdp_w is None:
         return {}
@@ -61,7 +64,7 @@ def power_ratios(gpu: Gpu) -> dict[str, float]:
     half = gpu.fp16_tensor_flops_per_s or gpu.bf16_tensor_flops_per_s
     ratios = {"fp32": min(1.0, gpu.tdp_w / (vector_j * gpu.fp32_flops_per_s))}
     if half is not None:
-        ratios |= dict.fromkeys(("fp16", "bf16", "tf32"), min(1.0, gpu.tdp_w / (tensor_j * half)))
+        ratios |= dict.fromkeys(("fp16", "bf16", "tf32", "fp8", "int8"), min(1.0, gpu.tdp_w / (tensor_j * half)))
     return ratios
 
 

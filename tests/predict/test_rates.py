@@ -117,6 +117,12 @@ def test_a_matrix_unit_reaches_less_of_its_peak_and_leaves_images_that_torch_cop
     assert uses_matrix_unit(replace(own, has_matrix_unit=False), fit, unit="bf16") == 0
 
 
+def test_a_matrix_unit_reaches_as_much_of_its_peak_in_int8_as_in_bf16() -> None:
+    own = device(kind="cpu", has_matrix_unit=True, peak_flops_per_s={"fp32": 1e12, "bf16": 16e12, "int8": 32e12})
+    fit = efficiency(matrix_unit_ratio=0.25)
+    assert [sustained_flops_per_s(own, fit, unit=unit) for unit in ("bf16", "int8")] == [4e12, 8e12]
+
+
 def test_other_instructions_are_in_the_way_of_products_in_fp32_alone() -> None:
     fit = efficiency(shared_issue_ratio=0.64)
     for contention, ratio in ((0.0, 1.0), (0.5, 0.8), (1.0, 0.64)):

@@ -36,6 +36,7 @@ def test_an_l4_lacks_power_for_its_peak() -> None:
     ratios = power_ratios(GPUS["l4"])
     assert ratios["fp32"] == pytest.approx(72 / 163.566)
     assert ratios["fp16"] == ratios["bf16"] == ratios["tf32"] == pytest.approx(72 / 117.564)
+    assert ratios["int8"] == ratios["fp8"] == ratios["fp16"]
 
 
 @pytest.mark.parametrize("identifier", ["v100-pcie-16gb", "rtx-2080-ti", "a100-sxm4-40gb", "rtx-3090", "rtx-4090"])
