@@ -225,7 +225,7 @@ def cpu_device(
     if clock_hz is None:
         return None
     cores = vcpus / (threads_per_core or cpu.threads_per_core or 1)
-    nodes = numa_nodes or max(1, math.ceil(cores / (cpu.cores_per_socket or math.inf)))
+    nodes = numa_nodes or math.ceil(_sockets(cpu, cores=cores))
     memory_bytes_per_s = read_bytes_per_s or cpu_memory_bytes_per_s(cpu, vcpus=vcpus)
     node_bytes_per_s = memory_bytes_per_s / nodes
     if nodes > 1:  # all nodes together are often measured below the sum of their own rates
@@ -259,7 +259,7 @@ def cpu_device(
         peak_flops_per_s=peaks,
         memory_bytes=memory_bytes,
         memory_bytes_per_s=memory_bytes_per_s,
-        cache_bytes=(cpu.l3_bytes or 0.0) * _socket_share(cpu, cores=cores) + (cpu.l2_bytes_per_core or 0.0) * cores,
+        cache_bytes=(cpu.l3_bytes or 0.0) * _sockets(cpu, cores=cores) + (cpu.l2_bytes_per_core or 0.0) * cores,
         cache_bytes_per_s=_CACHE_BYTES_PER_CYCLE * cycles_per_s,
         near_cache_bytes=(cpu.l2_bytes_per_core or 0.0) * cores,
         vcpu_count=vcpus,
@@ -344,8 +344,11 @@ def cpu_memory_bytes_per_s(cpu: Cpu, *, vcpus: int) -> float:
     It follows the power law through the CPU's two measured sizes and, below the smaller one (8 vCPUs), is proportional
     to the vCPUs, because a single core has its own limit. On 90 of SpareCores' instances below 8 vCPUs the mean error
     in log is 0.56 with the power law (0.62 on Arm) and 0.42 with proportionality (0.19 on Arm). A CPU without two
-    measured sizes gets the median power law of the others.
+    measured sizes gets the median power law of the others. Cores on more sockets than the largest size has, or than one
+    if none is known, add up.
     """
+    threads_per_core = cpu.threads_per_core or 1
+    sockets = _sockets(cpu, cores=vcpus / threads_per_core)
     small, large, largest = (
         cpu.measured_read_bytes_per_s_8_vcpu,
         cpu.measured_read_bytes_per_s_largest,
@@ -353,17 +356,16 @@ def cpu_memory_bytes_per_s(cpu: Cpu, *, vcpus: int) -> float:
     )
     if small is not None and large is not None and largest is not None and largest > _SMALL_VCPUS:
         exponent = math.log(large / small) / math.log(largest / _SMALL_VCPUS)
-        at_least_small = max(min(vcpus, largest), _SMALL_VCPUS)
-        return small * math.pow(at_least_small / _SMALL_VCPUS, exponent) * min(1.0, vcpus / _SMALL_VCPUS)
-    threads_per_core = cpu.threads_per_core or 1
-    share = _socket_share(cpu, cores=vcpus / threads_per_core)
-    return cpu.memory_bytes_per_s * _READ_RATIO * math.pow(share, _SHARE_EXPONENT)
+        parts = math.ceil(math.ceil(sockets) / math.ceil(_sockets(cpu, cores=largest / threads_per_core)))
+        at_least_small = max(min(vcpus / parts, largest), _SMALL_VCPUS)
+        return parts * small * math.pow(at_least_small / _SMALL_VCPUS, exponent) * min(1.0, vcpus / _SMALL_VCPUS)
+    parts = math.ceil(sockets)
+    return parts * cpu.memory_bytes_per_s * _READ_RATIO * math.pow(sockets / parts, _SHARE_EXPONENT)
 
 
-def _socket_share(cpu: Cpu, *, cores: float) -> float:
-    if cpu.cores_per_socket is None:
-        return 1.0
-    return min(1.0, cores / cpu.cores_per_socket)
+def _sockets(cpu: Cpu, *, cores: float) -> float:
+    """Return the sockets that the cores fill, such as 0.25 or 1.5; 1 if the profile does not say how many cores fit."""
+    return cores / cpu.cores_per_socket if cpu.cores_per_socket else 1.0
 
 
 def fleet_of(offers: Sequence[Offer], *, gpus: Mapping[str, Gpu], cpus: Mapping[str, Cpu]) -> Fleet:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from advisor.catalog.overlay import load_catalog
 from advisor.errors import UsageError
 from advisor.predict.capability import (
+    cpu_device,
     cpu_memory_bytes_per_s,
     fleet_of,
     fp32_flops_per_cycle,
@@ -269,14 +270,25 @@ def test_bandwidth_between_two_measured_sizes_follows_their_power_law() -> None:
     cpu = a_cpu(measured_read_bytes_per_s_8_vcpu=50e9, measured_read_bytes_per_s_largest=200e9, largest_vcpu_count=128)
     # 16 times the vCPUs give 4 times the bandwidth, so the exponent is 1/2: 32 vCPU = 4 x 8 give 2 x 50 GB/s.
     assert cpu_memory_bytes_per_s(cpu, vcpus=32) == pytest.approx(100e9)
-    assert cpu_memory_bytes_per_s(cpu, vcpus=256) == pytest.approx(200e9)  # no more than the largest
+    # 128 vCPUs are two sockets of 32 cores, so 256 have twice as much; on one socket they have no more.
+    assert cpu_memory_bytes_per_s(cpu, vcpus=256) == pytest.approx(400e9)
+    assert cpu_memory_bytes_per_s(replace(cpu, cores_per_socket=128), vcpus=256) == pytest.approx(200e9)
     assert cpu_memory_bytes_per_s(cpu, vcpus=2) == pytest.approx(50e9 * 2 / 8)  # a core has a limit of its own
 
 
 def test_bandwidth_without_measurements_is_more_than_the_share_of_the_socket() -> None:
     # 0.8 of 200 GB/s for all cores; 8 of 32 get 0.25 ^ 0.6 = 0.4353 of that.
     assert cpu_memory_bytes_per_s(a_cpu(), vcpus=16) == pytest.approx(69.64e9, rel=1e-3)
-    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=128) == pytest.approx(160e9)
+    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=64) == pytest.approx(160e9)
+
+
+def test_sockets_add_up_their_bandwidth_and_caches() -> None:
+    # 96 vCPUs are 48 cores: three quarters of two sockets, of 160 GB/s and 64 MB each; 1 MB of L2 a core.
+    device = cpu_device(a_cpu(l2_bytes_per_core=1e6), vcpus=96, memory_bytes=1e12)
+    assert device is not None
+    assert device.memory_bytes_per_s == pytest.approx(2 * 160e9 * 0.75**0.6)
+    assert device.node_bytes_per_s == pytest.approx(160e9 * 0.75**0.6)
+    assert (device.numa_nodes, device.cache_bytes) == (2, pytest.approx(1.5 * 64e6 + 48e6))
 
 
 @given(st.integers(1, 256), st.integers(1, 256))
