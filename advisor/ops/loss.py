@@ -45,5 +45,4 @@ def _ctc_flops(call: Call) -> Number:
     return _CTC_FLOPS_PER_STATE * call.outputs[1].numel
 
 
-_CTC = aten("_ctc_loss _use_cudnn_ctc_loss _cudnn_ctc_loss _ctc_loss_backward")
-streaming(*_CTC, family="loss", autocast="full", flops=_ctc_flops)
+streaming(*aten("_ctc_loss _ctc_loss_backward"), family="loss", autocast="full", flops=_ctc_flops)

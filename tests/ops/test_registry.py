@@ -18,7 +18,9 @@ import advisor.ops
 from advisor.ops.registry import (
     _LEFT_TO_TORCH,
     ITEMSIZE_BYTES,
+    Call,
     Formula,
+    Tensor,
     aten,
     autocast_of,
     formula,
@@ -95,6 +97,14 @@ def test_every_attribute_is_an_argument_of_its_operator():
         return set(found.attributes) - arguments[found.op]
 
     assert {found.op: foreign(found) for found in formulas() if found.op in arguments and foreign(found)} == {}
+
+
+def test_an_operator_that_returns_no_tensor_has_a_cost():
+    inputs = (Tensor(shape=(2.0, 3.0), dtype="float32"),) * 2
+    for schema in _schemas():
+        found = formula_of(schema.name.replace("::", "."))
+        if found is not None and not any("Tensor" in str(each.type) for each in schema.returns):
+            assert found.cost(Call(op=found.op, inputs=inputs, outputs=(), attributes={})).write_bytes == 0
 
 
 @pytest.mark.parametrize("tag", [torch.Tag.pointwise, torch.Tag.reduction, torch.Tag.core])
