@@ -10,9 +10,14 @@ from advisor.records.workload import Growth, Operand, Row
 DtypeOf = Callable[[Operand], str]
 """Returns the dtype in which an operand is stored at the requested precision."""
 
-_COMPLEX_FLOPS: Mapping[str, float] = {"matmul": 4.0, "conv": 4.0, "aten.mul": 6.0, "pointwise": 2.0}
-"""FLOP of complex numbers relative to real ones, by operator or family: a product has four multiplications and two
-additions, a sum two, and a multiply-add eight instead of two. Fourier transforms count real FLOP themselves."""
+_COMPLEX_FLOPS: Mapping[str, float] = {
+    **dict.fromkeys(("matmul", "conv", "linalg"), 4.0),
+    **dict.fromkeys(("aten.mul", "aten.prod", "aten.cumprod"), 6.0),
+    "fft": 1.0,
+}
+"""FLOP of complex numbers relative to real ones, by operator or family, 2 in the others: a product has four
+multiplications and two additions, a sum two, and a multiply-add eight instead of two. Fourier transforms count real
+FLOP themselves."""
 
 
 def row_cost(row: Row, *, batch: Number, dtype_of: DtypeOf = attrgetter("dtype")) -> Cost:
@@ -32,7 +37,7 @@ def call_cost(row: Row, call: Call) -> Cost:
     else:
         cost = call.streamed(flops=call.output_numel if row.family == "pointwise" else 0.0)
     if any(tensor.dtype.startswith("complex") for tensor in call.inputs):
-        cost = replace(cost, flops=cost.flops * _COMPLEX_FLOPS.get(call.op, _COMPLEX_FLOPS.get(row.family, 1.0)))
+        cost = replace(cost, flops=cost.flops * _COMPLEX_FLOPS.get(call.op, _COMPLEX_FLOPS.get(row.family, 2.0)))
     return cost
 
 

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+import torch
+from observe import rows_on_fake_tensors
 
 from advisor.ops.evaluate import bytes_at, call_at, falls, row_cost
 from advisor.ops.registry import formula_of
@@ -73,11 +75,27 @@ def test_one_that_torch_calls_pointwise_is_a_flop_per_element():
     assert row_cost(row("mine.op", [operand], [operand], family="pointwise"), batch=2).flops == 8
 
 
-def test_a_product_of_complex_numbers_is_four_products_of_real_ones():
-    matrix = Operand(shape=(6, 6), dtype="complex64")
-    assert row_cost(row("aten.mm", [matrix, matrix], [matrix]), batch=1).flops == 4 * 2 * 6**3
-    pointwise = {op: row(op, [matrix, matrix], [matrix], family="pointwise") for op in ("aten.mul", "aten.add")}
-    assert {op: row_cost(one, batch=1).flops for op, one in pointwise.items()} == {"aten.mul": 216, "aten.add": 72}
+@pytest.mark.parametrize(
+    ("run", "ratio"),
+    [
+        (lambda x: x @ x, 4),
+        (torch.linalg.lu_factor_ex, 4),
+        (lambda x: torch.linalg.solve_ex(x, x), 4),
+        (lambda x: x * x, 6),
+        (lambda x: x.clone().mul_(x), 6),
+        (lambda x: x.cumprod(0), 6),
+        (lambda x: x + x, 2),
+        (lambda x: x.sum(), 2),
+        (lambda x: x.cumsum(0), 2),
+    ],
+)
+def test_complex_numbers_take_more_flops_than_real_ones(run, ratio):
+    # A multiplication has 4 real ones and 2 additions, an addition 2, and a multiply-add 4 + 4 instead of 1 + 1.
+    def flops(dtype):
+        rows = rows_on_fake_tensors(lambda: run(torch.ones(6, 6, dtype=dtype)))
+        return sum(row_cost(row, batch=1).flops for row in rows)
+
+    assert flops(torch.complex64) == ratio * flops(torch.float32) > 0
 
 
 def test_bytes_are_a_constant_a_share_of_the_batch_and_one_of_its_square():
