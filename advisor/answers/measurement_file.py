@@ -46,7 +46,15 @@ def read_rows(path: Path, kind: type[RowT]) -> list[tuple[RowT, int]]:
 
 def has_column(path: Path, name: str) -> bool:
     """Return whether a table has the column; raise `UsageError` for a file that cannot be read."""
-    return name in _table_text(path).partition("\n")[0].strip().split(",")
+    try:
+        return name in (_cells(path).fieldnames or ())
+    except csv.Error:  # reading the rows says what is wrong
+        return False
+
+
+def _cells(path: Path) -> "csv.DictReader[str]":
+    """Return the reader of a table's cells, by their columns' names; raise `UsageError` as `_table_text`."""
+    return csv.DictReader(StringIO(_table_text(path), newline=""), strict=True)
 
 
 def _table_text(path: Path) -> str:
@@ -66,7 +74,7 @@ def _read_table(
 
     An empty cell of an optional column is left out.
     """
-    rows = csv.DictReader(StringIO(_table_text(path), newline=""), strict=True)
+    rows = _cells(path)
     try:
         _check_columns(rows.fieldnames or (), path, columns=columns, optional=optional)
         for cells in rows:

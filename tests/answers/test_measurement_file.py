@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.answers.measurement_file import read_measurements, source_of
+from advisor.answers.measurement_file import has_column, read_measurements, source_of
 from advisor.errors import UsageError
 from tests.answers.toys import measurement
 
@@ -43,6 +43,13 @@ def test_columns_come_in_any_order_and_those_with_a_default_may_be_empty_or_miss
 def test_a_byte_order_mark_as_spreadsheets_write_it_does_no_harm(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + f"{HEADER}\n{ROW}\n".encode())
     assert len(read_measurements(file)) == 1
+
+
+def test_a_column_is_found_in_a_header_that_is_quoted_too(file: Path) -> None:
+    for header in ("model,prompt_tokens", '"model","prompt_tokens"'):
+        write(file, header, "hf:a.json,256")
+        assert (has_column(file, "prompt_tokens"), has_column(file, "finetune")) == (True, False)
+    assert not has_column(write(file, '"model,prompt_tokens'), "prompt_tokens")
 
 
 @pytest.mark.parametrize(
