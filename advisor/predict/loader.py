@@ -2,7 +2,8 @@
 
 Workers on all vCPUs load the next batches while the step runs (PyTorch's `DataLoader` with `num_workers`). The process
 of each GPU keeps one vCPU busy: it dispatches, or spins until the GPU is done (CUDA runtime API,
-`cudaDeviceScheduleAuto`). So a step takes the longer of the GPU's time and the loading time.
+`cudaDeviceScheduleAuto`). A host with no vCPU left loads on one. So a step takes the longer of the GPU's time and the
+loading time.
 Without workers (`num_workers=0`) the process of each GPU loads its share of a batch before its step.
 A CPU computes and loads on the same cores. If loading gets a share x of them, computing takes T / (1 - x) and loading
 L / x, where T and L are the times on all cores. Neither waits for the other at x = L / (T + L), and both take T + L.
@@ -37,8 +38,8 @@ def loading_s(
     """
     all_vcpus = np.array([device.vcpu_count or 0.0 for device in devices])[:, np.newaxis]
     is_gpu = np.array([device.kind == "gpu" for device in devices], dtype=np.bool_)[:, np.newaxis]
-    hosting = _HOST_VCPUS * gpus
-    vcpus = np.where(is_gpu & (all_vcpus > hosting), all_vcpus - hosting, all_vcpus)
+    hosting = 0.0 if loader_workers == 0 else _HOST_VCPUS * gpus  # without workers, the GPUs' own processes load
+    vcpus = np.where(is_gpu, np.maximum(all_vcpus - hosting, np.minimum(all_vcpus, 1.0)), all_vcpus)
     if loader_workers is not None:  # a machine whose vCPUs are not known is taken to have one for each worker
         asked = max(1, loader_workers) * gpus
         vcpus = np.where(all_vcpus > 0, np.minimum(vcpus, asked), asked)
@@ -65,19 +66,20 @@ def with_loader(
         gpus=gpus,
     )
     load_s = load(loader_workers=loader_workers)
-    shared_s = load() if loader_workers is None else np.minimum(load(), load_s)  # of all the cores of a CPU
     is_gpu = np.array([device.kind == "gpu" for device in predictions.devices], dtype=np.bool_)[:, np.newaxis]
+    # Of all the cores of a CPU.
+    shared_s = np.where(is_gpu, 0.0, load() if loader_workers is None else np.minimum(load(), load_s))
 
     def fed(alone_s: FloatArray, load_s: FloatArray = load_s) -> FloatArray:
         if loader_workers == 0:
             return alone_s + load_s
-        return np.maximum(alone_s + np.where(is_gpu, 0.0, shared_s), load_s)
+        return np.maximum(alone_s + shared_s, load_s)
 
     alone_s = predictions.step_s
     step_s = fed(alone_s)
     in_use = np.divide(alone_s, step_s, out=np.ones_like(step_s), where=np.isfinite(step_s))
     # The share of a relative error of the device's time that reaches the step.
-    share = in_use if loader_workers == 0 else np.where(is_gpu & (in_use < 1), 0.0, in_use)
+    share = in_use if loader_workers == 0 else np.where(load_s > alone_s + shared_s, 0.0, in_use)
     is_waiting = load_s > alone_s
     uses = {name: getattr(predictions, name) for name in USES}
     work_s = predictions.batches * loader_s_per_sample

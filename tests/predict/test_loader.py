@@ -56,6 +56,13 @@ def test_a_host_of_one_vcpu_does_both_with_it() -> None:
     assert fed(device(vcpu_count=1), step_s=(0.2, 2.0)).step_s[0, 0] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("vcpus", "loading"), [(0.5, 0.5), (1, 1), (2, 1), (4, 1), (5, 1), (6, 2), (8, 4)])
+def test_a_host_of_four_gpus_never_loads_slower_with_more_vcpus(vcpus: float, loading: float) -> None:
+    # 10 samples are 1 s of work. One vCPU drives each GPU; a host with no vCPU left loads on one.
+    [[seconds]] = loading_s([device(vcpu_count=vcpus)], batches=np.array([10]), loader_s_per_sample=0.1, gpus=4.0)
+    assert seconds == pytest.approx(1 / loading)
+
+
 def test_a_cpu_loads_and_computes_on_the_same_cores() -> None:
     # 1 s of work on 8 vCPUs takes 0.125 s of all of them; the step 2 s: together 2.125 s.
     found = fed(device(kind="cpu", vcpu_count=8))
@@ -153,6 +160,12 @@ def test_without_workers_a_batch_is_loaded_before_its_step() -> None:
     # Batch 10 is 1 s of work for the one process, on a GPU's host and on a CPU alike.
     assert with_workers(device(vcpu_count=8), 0, step_s=0.5) == pytest.approx(1.5)
     assert with_workers(device(kind="cpu", vcpu_count=8), 0, step_s=0.5) == pytest.approx(1.5)
+    # The processes of 4 GPUs load on a vCPU each, which they do not need meanwhile.
+    for vcpus in (4, 5, 8):
+        found = loading_s(
+            [device(vcpu_count=vcpus)], batches=np.array([10]), loader_s_per_sample=0.1, loader_workers=0, gpus=4.0
+        )
+        assert found[0, 0] == pytest.approx(1 / 4)
 
 
 def test_workers_load_on_as_many_vcpus_as_they_are_and_the_machine_has() -> None:
@@ -166,3 +179,11 @@ def test_workers_load_on_as_many_vcpus_as_they_are_and_the_machine_has() -> None
 
 def test_a_machine_whose_vcpus_are_not_known_has_one_for_each_worker() -> None:
     assert with_workers(device(vcpu_count=None), 2, step_s=0.2) == pytest.approx(0.5)
+
+
+def test_a_cpu_that_waits_for_one_worker_errs_by_nothing() -> None:
+    # 1 s of loading by one worker, of which 1/8 s of all cores; computing takes 0.5 s.
+    alone = predictions(device(kind="cpu", vcpu_count=8), step_s=[(0.5, 0.5)], batches=BATCHES)
+    found = with_loader(alone, loader_s_per_sample=0.1, loader_workers=1)
+    assert (found.step_low_s[0, 0], found.step_high_s[0, 0]) == (1.0, 1.0)
+    assert (found.log_spread[0, 0], found.own_log_spread[0, 0]) == (0.0, 0.0)
