@@ -58,8 +58,12 @@ _BOOKKEEPING = (
 formula(*aten(_VIEWS), *_BOOKKEEPING, family="view")(lambda call: Cost())
 streaming(*aten(_COPIES), family="copy", fusable=True, flops=0)
 streaming("aten.roll", family="copy", fusable=True, flops=0, attributes=("dims",))
-# Several elements of a gradient may be summed into one: 1 addition per element.
-streaming(*aten(_ADDING_BACKWARDS), family="copy", fusable=True, flops=1, per=0)
+
+
+@formula(*aten(_ADDING_BACKWARDS), family="copy", fusable=True)
+def _adding_backward(call: Call) -> Cost:
+    """Inputs (grad_output[, input]): several elements of the gradient may be summed into one; the input is not read."""
+    return call.reading(call.inputs[0], flops=call.inputs[0].numel)
 
 
 @formula(*aten("copy _foreach_copy"), family="copy", fusable=True)

@@ -1,5 +1,10 @@
 import pytest
+import torch
 from calls import cost, cost_of, indices, tensor
+from observe import rows_on_fake_tensors
+from torch.nn import functional
+
+from advisor.ops.evaluate import row_cost
 
 SOURCE = tensor(3, 4)
 
@@ -32,9 +37,17 @@ def test_the_gradient_of_a_slice_is_placed_in_zeros():
     assert cost_of("aten.slice_backward", [tensor(1, 4)], [SOURCE]) == cost(flops=0, read_bytes=16, write_bytes=48)
 
 
-def test_the_gradient_of_a_reflected_border_is_added():
-    # 30 gradients meet in 12 places: 1 addition each.
-    assert cost_of("aten.reflection_pad2d_backward", [tensor(5, 6), SOURCE], [SOURCE]).flops == 30
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_the_gradient_of_a_border_is_added(mode):
+    # 30 gradients meet in 12 places: 1 addition each. The gradients are read, 120 bytes, the source itself is not.
+    def run():
+        functional.pad(torch.rand(1, 3, 4, requires_grad=True), (1, 1, 1, 1), mode=mode).sum().backward()
+
+    [row] = (row for row in rows_on_fake_tensors(run) if row.op.endswith("_pad2d_backward"))
+    assert row_cost(row, batch=1) == cost(flops=30, read_bytes=120, write_bytes=48)
+
+
+def test_the_gradients_of_overlapping_windows_are_added():
     assert cost_of("aten.col2im", [tensor(1, 4, 9)], [tensor(1, 1, 4, 4)]).flops == 36
 
 
