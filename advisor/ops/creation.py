@@ -3,7 +3,7 @@
 A random number counts as 1 FLOP; the generator's own arithmetic depends on the device.
 """
 
-from advisor.ops.registry import Call, Cost, aten, formula, streaming
+from advisor.ops.registry import Cost, aten, formula, streaming
 
 _FILLS = """
     zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero fill _foreach_zero
@@ -19,7 +19,7 @@ _DRAWS = """
     uniform normal random exponential cauchy geometric log_normal normal_functional
 """
 _DRAWS_FROM_INPUT = """
-    poisson binomial multinomial _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad
+    bernoulli poisson binomial multinomial _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad
     native_dropout _fused_dropout dropout alpha_dropout feature_dropout rrelu_with_noise rrelu_with_noise_functional
 """
 
@@ -27,15 +27,10 @@ formula(*aten(_EMPTY), family="creation")(lambda call: Cost())
 # An input, as in `zeros_like` and `rand_like`, gives only its shape and is not read.
 formula(*aten(_FILLS), family="creation", fusable=True)(lambda call: call.reading())
 formula(*aten(_DRAWS), family="random", fusable=True)(lambda call: call.reading(flops=call.output_numel))
-
-
-@formula(*aten("bernoulli"), family="random", fusable=True)
-def _bernoulli(call: Call) -> Cost:
-    """Inputs (probabilities), or in place (destination[, probabilities])."""
-    probabilities = call.inputs[1:] if call.op.endswith("_") else call.inputs
-    return call.reading(*probabilities, flops=call.output_numel)
-
-
+# In place: inputs (destination[, probabilities]).
+formula(*aten("bernoulli_"), family="random", fusable=True)(
+    lambda call: call.reading(*call.inputs[1:], flops=call.output_numel)
+)
 streaming(*aten("diag_embed diag vander"), family="creation", fusable=True, flops=0)
 # Dropout draws a mask (1 FLOP per element) and applies it (1); both results are outputs.
 streaming(*aten(_DRAWS_FROM_INPUT), family="random", fusable=True, flops=1)

@@ -44,7 +44,8 @@ def call_cost(row: Row, call: Call) -> Cost:
 def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf = attrgetter("dtype")) -> Call:
     """Return the row's operator call at `batch`, with the operands' dtypes taken from `dtype_of`.
 
-    An in-place operator gets the name of its out-of-place form, so that a search by name finds both.
+    An in-place operator without a formula of its own gets the name of its out-of-place form, so that a search by name
+    finds both.
     """
     return Call(
         op=counted_as(row.op),

@@ -89,7 +89,7 @@ _OUTPUT_CYCLES: Mapping[str, float] = {
     **dict.fromkeys(_SHUFFLES, 7.0),
     "aten.im2col": 4.7,
     # Numbers of the CPU's generator, which is one for all threads (ATen's CPUGeneratorImpl).
-    **dict.fromkeys(aten("bernoulli native_dropout"), 20.0),
+    **dict.fromkeys(aten("bernoulli bernoulli_ native_dropout"), 20.0),
     **dict.fromkeys(aten("rand rand_like uniform randn randn_like normal normal_functional"), 10.0),
     **dict.fromkeys(aten("randint randint_like random"), 11.0),
     "aten.exponential": 65.0,
@@ -117,8 +117,8 @@ _COMPARISON_CYCLES: Mapping[str, float] = {
 """For each comparison, which the formulas count."""
 _ON_ONE_CORE = frozenset(
     aten(
-        "col2im bernoulli native_dropout rand rand_like uniform randn randn_like normal normal_functional "
-        "randint randint_like random exponential nll_loss2d_forward"
+        "col2im bernoulli bernoulli_ native_dropout rand rand_like uniform randn randn_like normal "
+        "normal_functional randint randint_like random exponential nll_loss2d_forward"
     )
 )
 """Operators that torch runs on one thread."""

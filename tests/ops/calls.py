@@ -16,7 +16,7 @@ def indices(*shape: Any) -> Tensor:
 def cost_of(op: str, inputs: list[Tensor], outputs: list[Tensor], **attributes: Any) -> Cost:
     formula = formula_of(op)
     assert formula is not None, f"{op} has no formula"
-    call = Call(op=op, inputs=tuple(inputs), outputs=tuple(outputs), attributes=attributes)
+    call = Call(op=formula.op, inputs=tuple(inputs), outputs=tuple(outputs), attributes=attributes)
     return formula.cost(call)
 
 

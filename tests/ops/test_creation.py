@@ -1,5 +1,9 @@
 import pytest
+import torch
 from calls import cost, cost_of, tensor
+from observe import rows_on_fake_tensors
+
+from advisor.ops.evaluate import row_cost
 
 SOURCE = tensor(3, 4)
 
@@ -32,7 +36,15 @@ def test_dropout_draws_a_mask_and_applies_it():
     assert cost_of("aten.native_dropout", [SOURCE], outputs) == cost(flops=24, read_bytes=48, write_bytes=60)
 
 
-def test_drawing_by_probabilities_reads_them_alone():
-    assert cost_of("aten.bernoulli", [SOURCE], [SOURCE]) == cost(flops=12, read_bytes=48, write_bytes=48)
-    assert cost_of("aten.bernoulli_", [SOURCE], [SOURCE]) == cost(flops=12, read_bytes=0, write_bytes=48)
-    assert cost_of("aten.bernoulli_", [SOURCE, SOURCE], [SOURCE]) == cost(flops=12, read_bytes=48, write_bytes=48)
+@pytest.mark.parametrize(
+    ("draw", "read_bytes"),
+    [
+        (lambda x: torch.bernoulli(x), 48),
+        (lambda x: x.bernoulli_(), 0),
+        (lambda x: x.bernoulli_(0.3), 0),
+        (lambda x: x.bernoulli_(torch.ones(3, 4)), 48),
+    ],
+)
+def test_drawing_by_probabilities_reads_them_alone(draw, read_bytes):
+    row = rows_on_fake_tensors(lambda: draw(torch.ones(3, 4)))[-1]
+    assert row_cost(row, batch=1) == cost(flops=12, read_bytes=read_bytes, write_bytes=48)
