@@ -63,10 +63,12 @@ def _carried(predictions: Predictions, anchor: Anchor) -> Predictions:
     )
     own = predictions.own_log_spread[alike] ** 2
     shared = np.maximum(log_spread[alike] ** 2 - own, 0.0)
-    step_s[alike] *= carried_ratio(anchor)
     log_spread[alike] = np.sqrt(own + (1.0 - carried_share(anchor)) * shared)
-    low_s[alike] = step_s[alike] * np.exp(-Z_90 * log_spread[alike])
-    high_s[alike] = step_s[alike] * np.exp(Z_90 * log_spread[alike])
+    widened = np.exp(Z_90 * (log_spread[alike] - predictions.log_spread[alike]))
+    ratio = carried_ratio(anchor)
+    step_s[alike] *= ratio
+    low_s[alike] *= ratio / widened  # of a time-sliced GPU that of the whole one
+    high_s[alike] *= ratio * widened
     return replace(predictions, step_s=step_s, step_low_s=low_s, step_high_s=high_s, log_spread=log_spread)
 
 

@@ -85,6 +85,15 @@ def test_another_gpu_moves_by_that_share_and_its_shared_spread_shrinks() -> None
     assert not found.measured.any()
 
 
+def test_the_fast_end_of_a_time_sliced_gpu_stays_that_of_the_whole_gpu() -> None:
+    before = predictions(gpu("there", time_ratio=0.25))
+    sliced = replace(before, step_low_s=before.step_low_s / 4)
+
+    found = anchored(sliced, [anchor(gpu("here"))])
+
+    assert found.step_low_s[0, 0] == pytest.approx(10 * 2**0.64 / 4 * math.exp(-1.645 * math.sqrt(0.1476)))
+
+
 def test_the_very_device_has_the_timed_step_at_its_batch_and_the_share_at_others() -> None:
     here = gpu("here")
 
