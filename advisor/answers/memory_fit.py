@@ -238,7 +238,9 @@ def _named(name: str, question: Question) -> NamedMachine:
 
 def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
     """Return one machine for each GPU and its memory, and all CPU instances, the cheapest first, within the limits."""
-    selection = select_offers(catalog.offers, options=options, price_kind=price_kind_of(options))
+    selection = select_offers(
+        catalog.offers, options=options, price_kind=price_kind_of(options), errors=catalog.price_errors
+    )
     devices = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
     if not devices and LOCAL in options.device:
         raise UsageError("--device local: the memory of offers is asked for", hint="write --on local")

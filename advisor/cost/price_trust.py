@@ -7,7 +7,6 @@ from functools import cache
 
 from advisor.records.price import SPOT_DRIFT, Offer, Price, PriceBasis, PriceErrors, Tier
 
-NO_ERRORS = PriceErrors()
 _DAYS_PER_YEAR = 365
 
 

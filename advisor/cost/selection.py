@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from advisor.cost.leading import best_of
-from advisor.cost.price_trust import NO_ERRORS, price_trust
+from advisor.cost.price_trust import price_trust
 from advisor.errors import UsageError, did_you_mean
 from advisor.records.answer import Quote
 from advisor.records.options import DropPrices, Options
@@ -51,8 +51,8 @@ def select_offers(
     *,
     options: Options,
     price_kind: PriceKind,
+    errors: PriceErrors,
     today: date | None = None,
-    errors: PriceErrors = NO_ERRORS,
 ) -> Selection:
     """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or device ids.
 

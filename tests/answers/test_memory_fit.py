@@ -21,10 +21,11 @@ from advisor.errors import ExitCode, NothingFitsError, UsageError
 from advisor.question.from_source import question_of
 from advisor.records.device_memory import DeviceMemory, FitAnswer, MemoryAnswer
 from advisor.records.options import Options
-from advisor.records.price import Catalog
+from advisor.records.price import Catalog, PriceErrors
 from advisor.records.workload import Row, StoredBytes, Workload
 from tests.answers.test_break_even import CPU, GPU, catalog
-from tests.cost.toys import offer
+from tests.cost.test_price_trust import spread
+from tests.cost.toys import offer, price
 from tests.generations import traced
 from tests.machines import gpu, machine
 from tests.model_files import TWO_LAYERS
@@ -137,6 +138,17 @@ def test_cpu_instances_are_named_by_the_cheapest_of_each_memory_and_precision() 
     named = answer("acme dear-old", "acme dear-wide", **asked)
     verdicts = {(device.memory_bytes, device.precision): device.verdict for device in found.devices}
     assert [device.verdict for device in named.devices] == [verdicts[64e9, "fp32"], verdicts[64e9, "amp-bf16"]]
+
+
+def test_an_offer_with_a_doubtful_price_names_no_memory_size_that_a_trusted_one_has() -> None:
+    # 0.2 x sqrt(2 years) = 0.28 is more than 0.1.
+    by_date = {"2024-01-01": 1.0, "2026-01-01": 2.0}
+    offers = tuple(
+        offer(f"of-{day[:4]}", memory_bytes=64e9, prices=(price(usd, date=day),)) for day, usd in by_date.items()
+    )
+    errors = PriceErrors(drift={"hyperscaler": spread(0.2)}, trusted=spread(0.1))
+    found = answer(of=replace(catalog(), cpus={"xeon": CPU}, offers=offers, price_errors=errors))
+    assert [device.name for device in found.devices] == ["acme of-2026"]
 
 
 def test_a_precision_that_no_device_has_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from advisor.cost.selection import Selection, mark_warnings, price_marks, select_offers
 from advisor.errors import UsageError
 from advisor.records.options import DropPrices, Options
-from advisor.records.price import Offer, PriceSource
+from advisor.records.price import Offer, PriceErrors, PriceSource
 from tests.cost.toys import offer, price, said, selection
 from tests.report.toys import L4, T4
 from tests.says import assert_says
@@ -138,7 +138,7 @@ def test_doubtful_prices_are_marked_and_left_out_as_asked(drop_prices: DropPrice
         offer("suspect", prices=(price(date="2026-06-01", suspect=True),)),
     )
     options = Options(drop_prices=drop_prices, max_price_age=180)
-    chosen = select_offers(offers, options=options, price_kind="on_demand", today=TODAY)
+    chosen = select_offers(offers, options=options, price_kind="on_demand", errors=PriceErrors(), today=TODAY)
     assert sorted(codes(chosen)) == left_out
     marks = {"fine": (), "old": ("OLD",), "stale": ("STALE",), "suspect": ("SUSPECT",)}
     assert all(priced.marks == marks[priced.offer.instance] for priced in chosen.priced)
@@ -147,7 +147,7 @@ def test_doubtful_prices_are_marked_and_left_out_as_asked(drop_prices: DropPrice
 
 def test_a_price_that_is_left_out_for_its_age_says_its_date() -> None:
     options = Options(drop_prices="old", max_price_age=30)
-    chosen = select_offers([HERE], options=options, price_kind="on_demand", today=TODAY)
+    chosen = select_offers([HERE], options=options, price_kind="on_demand", errors=PriceErrors(), today=TODAY)
     assert said(chosen.rejected) == [("m1", "old-price", "the price dates from 2026-01-01")]
 
 
@@ -159,7 +159,9 @@ def test_what_the_user_excludes_is_out_with_the_line_that_does_it() -> None:
 
 def test_the_users_line_is_named_only_for_what_the_flags_let_in() -> None:
     offers = [offer("x1", provider=name, excluded="advisor.yaml:1") for name in ("aws", "gcp")]
-    chosen = select_offers(offers, options=Options(provider=("gcp",)), price_kind="on_demand", today=TODAY)
+    chosen = select_offers(
+        offers, options=Options(provider=("gcp",)), price_kind="on_demand", errors=PriceErrors(), today=TODAY
+    )
     assert [(one.offer.provider, one.causes[0].code) for one in chosen.rejected] == [
         ("aws", "other-provider"),
         ("gcp", "excluded"),
@@ -169,7 +171,7 @@ def test_the_users_line_is_named_only_for_what_the_flags_let_in() -> None:
 def test_owned_hardware_is_ranked_whatever_price_is_asked_for() -> None:
     box = offer("box", tier="owned", prices=(price(kind="owned"),))
     for kind in ("on_demand", "spot"):
-        chosen = select_offers([box], options=Options(), price_kind=kind, today=TODAY)  # type: ignore[arg-type]
+        chosen = selection(box, price_kind=kind)  # type: ignore[arg-type]
         assert kept(chosen) == [box.id]
 
 

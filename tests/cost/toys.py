@@ -12,7 +12,7 @@ from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Device
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, Predictions
-from advisor.records.price import Offer, Price, PriceKind, Rejected
+from advisor.records.price import Offer, Price, PriceErrors, PriceKind, Rejected
 from advisor.records.rejection import rejections
 
 
@@ -49,7 +49,7 @@ def said(rejected: Iterable[Rejected], *, job: Job | None = None) -> list[tuple[
 
 
 def selection(*offers: Offer, price_kind: PriceKind = "on_demand", **options: Any) -> Selection:
-    return select_offers(offers, options=Options(**options), price_kind=price_kind)
+    return select_offers(offers, options=Options(**options), price_kind=price_kind, errors=PriceErrors())
 
 
 def device(name: str, **changes: Any) -> Device:
