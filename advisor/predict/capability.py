@@ -80,9 +80,9 @@ _NARROW_PER_HALF: Mapping[str, Mapping[str, float]] = {
 """Dense rate of matrix units in narrow numbers over that in 16 bits, by generation (data sheets and white papers: T4
 130 and 65 TOPS, A100 624 and 312, L40S 733 and 366, H100 1,979 and 989, B200 4,500 or 9,000 and 2,250, MI300X 2,615 and
 1,307)."""
-_HALVED_IN_HALF = ("int8", "fp4")
-"""Rates that GeForce does not halve, as it does 16-bit and fp8 products that add up in fp32 (RTX 4090: 660 TOPS in
-int8, 330 in fp8, 165 in fp16; NVIDIA, Ada architecture white paper, appendix A)."""
+_WHOLE_ON_GEFORCE = ("int8", "fp4")
+"""Units whose rate GeForce does not halve, as it does 16-bit and fp8 products that add up in fp32 (RTX 4090: 660 TOPS
+in int8, 330 in fp8, 165 in fp16; NVIDIA, Ada architecture white paper, appendix A)."""
 
 _SUSTAINED_BOOST_RATIO, _SUSTAINED_BASE_RATIO = 0.63, 1.29
 """See `sustained_clock_hz`."""
@@ -138,7 +138,7 @@ def gpu_device(
     half = gpu.bf16_tensor_flops_per_s or gpu.fp16_tensor_flops_per_s
     for unit, ratio in _NARROW_PER_HALF.get(gpu.generation, {}).items():
         is_halved = has_narrow_tensor_cores(gpu) and gpu.name.startswith("GeForce")
-        full_rate = 2.0 if unit in _HALVED_IN_HALF and is_halved else 1.0
+        full_rate = 2.0 if unit in _WHOLE_ON_GEFORCE and is_halved else 1.0
         peaks[unit] = half and half * ratio * full_rate
     pcie, architecture = gpu.pcie_bytes_per_s, architecture_of(gpu)
     return Device(

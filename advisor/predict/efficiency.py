@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from advisor.predict.precision import HALF_UNITS
 from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency, Precision
 from advisor.records.prediction import IndexArray
 
@@ -15,7 +16,6 @@ QUANTIZED_PRODUCT = "matmul_quantized"
 """A matmul whose weights are stored in fewer bits than it computes with."""
 BY_TOKEN = frozenset({"rms_norm", "rotary", "gate"})
 """Kernels of inference engines that assign one thread block to each token."""
-_HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
 _SCOPE = attrgetter("device", "precision", "generation", "vendor")
 """Returns the fields that limit where an efficiency is valid, the most specific first; "*" is no limit."""
 _STAND_INS: Mapping[str, Sequence[str]] = {
@@ -58,7 +58,7 @@ def known_families() -> frozenset[str]:
 
 def precision_class(precision: Precision) -> str:
     """Return the precision's name in efficiency files: "half" on 16-bit units, "tf32" wherever TF32 is allowed."""
-    return "half" if precision in _HALF_UNITS else "tf32" if precision == "cudnn-tf32" else precision
+    return "half" if precision in HALF_UNITS else "tf32" if precision == "cudnn-tf32" else precision
 
 
 def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequence[Efficiency]) -> Efficiency:

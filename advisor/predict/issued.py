@@ -15,6 +15,7 @@ import numpy as np
 from advisor.ops.norm import has_running_statistics
 from advisor.ops.pooling import window_numel
 from advisor.ops.registry import ITEMSIZE_BYTES, STRIDED, Call, Number, aten, formula_of
+from advisor.predict.precision import FLOATS
 
 BROADCAST_CYCLES = 0.8
 """For each element of a result to which an operand is broadcast, such as a convolution's bias: 0.785 in 16 bits, 0.81
@@ -66,7 +67,6 @@ _INDEXED_CYCLES, _ADDED_CYCLES, _BAGGED_CYCLES = 1.1, 2.0, 0.56
 _SUM_CYCLES, _SUMMED_CYCLES = 50.0, 0.2
 """For each sum or mean over the last dimensions and each of its elements: 1.29 an element in planes of 7 x 7 (14
 nets)."""
-_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 LEAST_IMAGE_DIMS = 3
 """Dimensions from which on torch calls cuDNN's spatial batch norm: samples, channels and a length."""
 
@@ -118,7 +118,7 @@ def _pointwise(call: Call) -> Issued | None:
     numel = call.outputs[0].numel
     strided = call.attributes.get(STRIDED)
     is_broadcast = (sum(operand.numel < numel for operand in call.inputs) > 0) | (strided is not None)
-    is_mixed = len({operand.dtype for operand in call.inputs} & _FLOATS) > 1
+    is_mixed = len({operand.dtype for operand in call.inputs} & FLOATS) > 1
     is_half = call.outputs[0].itemsize_bytes == ITEMSIZE_BYTES["float16"]
     other_cycles = _MIXED_CYCLES if is_mixed else _FUNCTION_CYCLES.get(call.op, 0.0) * is_half
     if strided == "transposed":

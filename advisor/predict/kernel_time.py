@@ -19,7 +19,7 @@ from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 BLAS_HALF = "16 bits by BLAS"
 """The unit on which a CPU's BLAS library multiplies 16-bit matrices; on AMD, MKL uses the one for fp32."""
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", BLAS_HALF, "fp64", "vector")
-"""The units of `Device.peak_flops_per_s`, and `BLAS_HALF`."""
+"""The units of `Device.peak_flops_per_s` but "fp4", which only inference engines use, and `BLAS_HALF`."""
 TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16", "fp8", "int8"})
 LOAD_S = 2.6e-7
 """Latency of a dependent load on a GPU at low occupancy: 200 to 800 cycles (Zhang et al., Dive into Deep Learning,
@@ -154,7 +154,8 @@ class Kernels:
     transfer_bytes: _Count
     """Bytes copied to the device."""
     parameter_bytes: Annotated[FloatArray, _Term("step's kernels")]
-    """Bytes of all parameters and of other data that stays in memory between passes."""
+    """Bytes that all kernels read of parameters and of other data that stays in memory between passes. A weight counts
+    each time it is read, so about twice in training."""
 
     @property
     def has_backward(self) -> bool:
@@ -403,8 +404,8 @@ def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
 def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     """Return the time to move a kernel's own bytes, from the last-level cache as far as they are still in it.
 
-    The cache holds the share of the operator's data that fits, and the share of all parameters that fits. A matmul of
-    at most one tile of rows streams its parameters once, like a long copy.
+    The cache holds the share of the operator's data that fits, and the share of `parameter_bytes` that fits. A matmul
+    of at most one tile of rows streams its parameters once, like a long copy.
     """
     kept_bytes = rates.cache_kept_ratio * rates.cache_bytes
     data_bytes = read_and_written_bytes(kernels, rates)

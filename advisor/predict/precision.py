@@ -14,7 +14,8 @@ Width = Literal["full", "autocast", "autocast on CPUs", "half", "traced"]
 16-bit model's trace."""
 AUTOCASTS = ("autocast", "autocast on CPUs")
 
-_HALF: dict[Precision, str] = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp16": "fp16", "bf16": "bf16"}
+HALF_UNITS: dict[Precision, str] = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp16": "fp16", "bf16": "bf16"}
+"""The unit that computes in 16 bits, by the precision that does."""
 _WIDTHS: dict[Precision, Width] = {
     "fp32": "full", "cudnn-tf32": "full", "tf32": "full",
     "amp-fp16": "autocast", "amp-bf16": "autocast",
@@ -30,7 +31,7 @@ _BLAS_FAMILY = "matmul"
 """The family that a CPU computes in fp32 with MKL. Others use oneDNN or torch's own code, with the full SIMD width."""
 NARROW_UNITS = {"int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}
 """The units that multiply operands of 8 bits."""
-_FLOATS = frozenset({"float32", "float64", "bfloat16"})
+FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
 def precisions_of(
@@ -71,7 +72,7 @@ def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | No
         return choice if "tf32" in peaks else "fp32"
     if choice == "fp32":
         return choice
-    return choice if device.kind == "gpu" or _HALF[choice] in peaks else None
+    return choice if device.kind == "gpu" or HALF_UNITS[choice] in peaks else None
 
 
 def autocast_precision(device: Device) -> Precision | None:
@@ -108,7 +109,7 @@ def computed_width(precision: Precision, workload: Workload, *, kind: DeviceKind
 
 def stored_dtype(operand: Operand, *, width: Width) -> str:
     """Return the dtype of the operand in memory between operators; "float16" also stands for bfloat16."""
-    if (width == "half" and operand.dtype in _FLOATS) or (width == "traced" and operand.dtype == "bfloat16"):
+    if (width == "half" and operand.dtype in FLOATS) or (width == "traced" and operand.dtype == "bfloat16"):
         return "float16"
     is_low = operand.low != (operand.other_on_cpus and width == "autocast on CPUs")
     return "float16" if width in AUTOCASTS and is_low and operand.dtype == "float32" else operand.dtype
@@ -154,7 +155,7 @@ def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) 
     if dtype == "bfloat16":
         return "bf16"
     if dtype == "float16":
-        return _HALF.get(precision, "fp16")
+        return HALF_UNITS.get(precision, "fp16")
     if kind == "cpu" and family != _BLAS_FAMILY:
         return "vector"
     is_tf32 = precision == "tf32" or (precision == "cudnn-tf32" and family in _CUDNN_FAMILIES)

@@ -13,13 +13,21 @@ from advisor.ops.conv import weight_of
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
 from advisor.predict.composite_kernels import CASTS
-from advisor.predict.precision import AUTOCASTS, NARROW_UNITS, Width, compiled_dtype, computed_dtype, stored_dtype
+from advisor.predict.precision import (
+    AUTOCASTS,
+    FLOATS,
+    NARROW_UNITS,
+    Width,
+    compiled_dtype,
+    computed_dtype,
+    stored_dtype,
+)
 from advisor.predict.products import Product, products_of
 from advisor.records.device import CompileMode
 from advisor.records.prediction import FloatArray
 from advisor.records.workload import Mode, Operand, Row, Workload
 
-_FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex128", "complex64"})
+_FLOAT_DTYPES = FLOATS | {"complex128", "complex64"}
 _WITH_IMAGES = (True,)
 """The start of the `output_mask` of a convolution that has none."""
 _P = ParamSpec("_P")

@@ -125,8 +125,9 @@ class Device:
     A CPU device is the whole instance: its usable cores, its memory and its measured bandwidth.
 
     - `core_count`: SMs of a GPU, physical cores of a CPU
-    - `peak_flops_per_s`: by unit. "fp32", "tf32", "fp16" and "bf16" are the peak of a matmul of that dtype (tensor
-      cores, AMX or SIMD); "vector" is fp32 outside those units. A dtype without a native unit is missing
+    - `peak_flops_per_s`: by unit. "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8" and "fp4" are the peak of a
+      matmul of that dtype (tensor cores, AMX or SIMD); "vector" is fp32 outside those units. A dtype without a native
+      unit is missing
     - `cache_bytes_per_s`: bandwidth of the last-level cache; None if not known
     - `near_cache_bytes`: the part of `cache_bytes` in the private caches of CPU cores
     - `vcpu_count`: hardware threads of the machine, for a GPU those of its host; None if not known
