@@ -23,6 +23,7 @@ from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates, batches_of
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import at_batches
+from advisor.question.from_source import CHOOSE_AN_OFFER
 from advisor.question.record import Question
 from advisor.question.variations import Variation
 from advisor.records.answer import Job
@@ -35,7 +36,6 @@ from advisor.records.workload import Workload
 from advisor.report.marks import KIND_NAMES
 from advisor.scale.predict_on_all import predict_on_all, predict_with_growing_batches
 
-_CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 _POINTS_PER_DECADE = 4
 _DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1).tolist()]
 """The numbers of requests per day and of samples at which the curves are drawn."""
@@ -105,7 +105,7 @@ class _Market:
         may_win = self._selection.offers[: self._selection.may_win_count]
         for kind, name in KIND_NAMES.items():
             if not any(("cpu" if offer.gpu is None else "gpu") == kind for offer in may_win):
-                flags = [f"--{flag}" for flag in _CHOOSE_AN_OFFER if getattr(self.options, flag)]
+                flags = [f"--{flag}" for flag in CHOOSE_AN_OFFER if getattr(self.options, flag)]
                 raise NothingFitsError(
                     f"no {name} is left to compare with{' after ' if flags else ''}{' and '.join(flags)}",
                     hint="let both kinds of device in; `advise rank` ranks one alone",

@@ -7,7 +7,7 @@ counted, because a fused kernel skips them (torch's counter counts them).
 
 import math
 
-from advisor.ops.registry import Call, Cost, Number, aten, formula, smaller, streaming
+from advisor.ops.registry import Call, Cost, Number, aten, formula, number_of, smaller, streaming
 
 _BACKWARD_PER_FORWARD = 2.5
 """Backward recomputes the scores and computes four gradients: 5 products against 2 (`sdpa_backward_flop_count`)."""
@@ -17,6 +17,8 @@ _LENGTH_FIRST = aten(
 )
 """Operators on (batch, length, heads, head_dim); all others are on (..., heads, length, head_dim)."""
 
+CACHED_ATTENTION = ("attention", "engine.latent_attention")
+"""Composites of a forward pass whose work grows with the pairs of tokens; they may read a KV cache."""
 ENCODER_LAYERS = ("encoder_layer", *aten("_transformer_encoder_layer_fwd"))
 MULTI_HEAD_ATTENTION = ("native_multi_head_attention", *aten("_native_multi_head_attention"))
 FAST_PATHS = frozenset({*ENCODER_LAYERS, *MULTI_HEAD_ATTENTION})
@@ -36,10 +38,7 @@ def pair_count(*, q_len: Number, kv_len: Number, causal: bool) -> Number:
 
 def block_ratio(call: Call) -> float:
     """Return the share of the blocks of scores that a mask leaves to compute; 1.0 without a mask of blocks."""
-    ratio = call.attributes.get("block_ratio", 1.0)
-    if not isinstance(ratio, (int, float)):
-        raise TypeError(f"block_ratio is {ratio!r}, not a number")
-    return float(ratio)
+    return number_of({"block_ratio": 1.0, **call.attributes}, "block_ratio")
 
 
 def _flops(call: Call) -> Number:

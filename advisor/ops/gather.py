@@ -18,6 +18,7 @@ from advisor.ops.registry import (
     aten,
     counted_as,
     formula,
+    is_one,
     larger,
     streaming,
 )
@@ -75,7 +76,7 @@ def _scatter(call: Call) -> Cost:
     """
     destination, index, *source = call.inputs
     lengths = zip(index.shape, source[0].shape if source else index.shape, strict=False)
-    touched = math.prod(own if not _is_one(own) else given for own, given in lengths)
+    touched = math.prod(own if not is_one(own) else given for own, given in lengths)
     read_bytes = index.size_bytes + touched * sum(tensor.itemsize_bytes for tensor in source)
     return _write(destination, touched=touched, read_bytes=read_bytes, adds=counted_as(call.op) != "aten.scatter")
 
@@ -123,14 +124,10 @@ def _indexed_numel(destination: Tensor, *, indices: list[Tensor], values: Tensor
     trace does not say which dimensions are indexed; they are taken to be the first. A mask counts as all true. A length
     that depends on the batch is an array or not 1, so it never makes a value a single one.
     """
-    if not all(map(_is_one, values.shape)):
+    if not all(map(is_one, values.shape)):
         return larger(values.numel, _broadcast_numel(indices))
     indexed_dims = sum(len(index.shape) if index.dtype in ("bool", "uint8") else 1 for index in indices)
     return _broadcast_numel(indices) * math.prod(destination.shape[indexed_dims:])
-
-
-def _is_one(length: Number) -> bool:
-    return isinstance(length, int | float) and length == 1
 
 
 def _broadcast_numel(tensors: list[Tensor]) -> Number:

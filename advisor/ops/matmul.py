@@ -19,11 +19,11 @@ def _dot_flops(call: Call) -> Number:
     return 2 * call.outputs[0].numel * call.inputs[0].shape[-1]
 
 
-_LINEAR = (*aten("matmul linear mkldnn_linear"), "mkldnn._linear_pointwise", "mkl._mkl_linear")
-_PRODUCTS, _SUMS = aten("mm bmm _int_mm _scaled_mm"), aten("addmm baddbmm addbmm _addmm_activation")
+LINEAR = (*aten("linear mkldnn_linear"), "mkldnn._linear_pointwise", "mkl._mkl_linear")
+_PRODUCTS, ADDED_PRODUCTS = aten("mm bmm _int_mm _scaled_mm"), aten("addmm baddbmm addbmm _addmm_activation")
 streaming(*_PRODUCTS, family="matmul", autocast="low", flops=lambda call: product_flops(*call.inputs[:2]))
-streaming(*_SUMS, family="matmul", autocast="low", flops=lambda call: product_flops(*call.inputs[1:3]))
-streaming(*_LINEAR, family="matmul", autocast="low", flops=_dot_flops)
+streaming(*ADDED_PRODUCTS, family="matmul", autocast="low", flops=lambda call: product_flops(*call.inputs[1:3]))
+streaming("aten.matmul", *LINEAR, family="matmul", autocast="low", flops=_dot_flops)
 streaming(*aten("mv"), family="matmul", autocast="low", flops=2, per=0)
 streaming(*aten("dot vdot"), family="matmul", flops=2, per=0)
 streaming(*aten("addmv"), family="matmul", autocast="low", flops=2, per=1)

@@ -247,6 +247,19 @@ def counted_as(op: str) -> str:
     return op if found is None else found.op
 
 
+def number_of(attributes: Mapping[str, Any], name: str) -> float:
+    """Return a numeric attribute; raise KeyError if it is missing, and TypeError if it is not a number."""
+    value = attributes[name]
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"attribute {name} is {value!r}, not a number")
+    return float(value)
+
+
+def is_one(length: Number) -> bool:
+    """Return whether a dimension is 1 at every batch size."""
+    return isinstance(length, (int, float)) and length == 1
+
+
 def larger(a: Number, b: Number) -> Number:
     """Return the elementwise maximum of numbers or arrays."""
     return (a + b + abs(a - b)) / 2

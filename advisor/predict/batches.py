@@ -13,7 +13,7 @@ from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Mode, Workload
 
 MAX_CANDIDATES = 20
-_LARGEST_AUTO = 4096
+LARGEST_AUTO = 4096
 """The largest batch of `auto`, unless overheads still bound a device there: see `predict_growing`."""
 _OVERHEADS = [BOUNDS.index("dispatch"), BOUNDS.index("launch")]
 _HINT = "write 32, or 16,32,64, or 8..256, or auto"
@@ -28,7 +28,7 @@ def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "-
     """
     spec = text.strip() or str(source_batch)
     if is_auto(text, mode=mode):
-        candidates = {source_batch, *_powers_of_two(1, _LARGEST_AUTO)}
+        candidates = {source_batch, *_powers_of_two(1, LARGEST_AUTO)}
     elif ".." in spec:
         first, last = (_batch(part, flag=f"{flag} {text:.80}") for part in spec.split("..", 1))
         if first > last:
@@ -63,8 +63,8 @@ def concurrencies() -> IndexArray:
     of 1024 tokens, answers of 256), none loses more than 5 % to the largest number that fits; with two steps 14 %, with
     powers of two 31 %.
     """
-    steps = {part << exponent >> 2 for exponent in range(_LARGEST_AUTO.bit_length()) for part in (4, 5, 6, 7)}
-    return np.array(sorted(step for step in steps if step <= _LARGEST_AUTO), dtype=np.intp)
+    steps = {part << exponent >> 2 for exponent in range(LARGEST_AUTO.bit_length()) for part in (4, 5, 6, 7)}
+    return np.array(sorted(step for step in steps if step <= LARGEST_AUTO), dtype=np.intp)
 
 
 def is_auto(text: str, *, mode: Mode) -> bool:

@@ -9,7 +9,17 @@ import numpy as np
 from advisor.ops.attention import ENCODER_LAYERS, FAST_PATHS, block_ratio
 from advisor.ops.norm import has_running_statistics
 from advisor.ops.optimizer import stepped_elements
-from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, MADE_CONTIGUOUS, Call, Number, aten, counted_as, log2
+from advisor.ops.registry import (
+    CHANNELS_LAST,
+    ITEMSIZE_BYTES,
+    MADE_CONTIGUOUS,
+    Call,
+    Number,
+    aten,
+    counted_as,
+    log2,
+    number_of,
+)
 from advisor.ops.rnn import layers_of
 from advisor.predict.cpu_loops import GRAIN_NUMEL, LOOPS, SORTED_CYCLES, VECTORS_NHWC, has_vectors_compiled, loop_of
 from advisor.predict.issued import (
@@ -483,21 +493,17 @@ def _cpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
 
 def _optimizer_counts(call: Call) -> tuple[float, float, Number]:
     """Return the calls per tensor, the tensors, and the elements that are updated."""
-    return _numeric(call, "calls_per_tensor"), _numeric(call, "tensor_count"), stepped_elements(call)
+    calls, tensors = (number_of(call.attributes, name) for name in ("calls_per_tensor", "tensor_count"))
+    return calls, tensors, stepped_elements(call)
 
 
 def _optimizer_passes_bytes(call: Call) -> Number:
     """Return the bytes that separate operators move beyond the single pass of the formula."""
-    loop = _numeric(call, "loop_read_bytes_per_element") + _numeric(call, "loop_write_bytes_per_element")
-    once = _numeric(call, "read_bytes_per_element") + _numeric(call, "write_bytes_per_element")
+    loop, once = (
+        sum(number_of(call.attributes, f"{prefix}{way}_bytes_per_element") for way in ("read", "write"))
+        for prefix in ("loop_", "")
+    )
     return stepped_elements(call) * max(0.0, loop - once)
-
-
-def _numeric(call: Call, key: str) -> float:
-    value = call.attributes[key]
-    if not isinstance(value, (int, float)):
-        raise TypeError(f"{call.op}: attribute {key} is {value!r}, not a number")
-    return float(value)
 
 
 _BATCH_NORMS = aten(

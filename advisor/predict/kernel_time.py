@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 
 import numpy as np
 
+from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.issued import TRANSPOSED_CYCLES
 from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
@@ -42,8 +43,6 @@ _SPLIT_DEPTH = 512.0
 """Depth of a split-K slice (cuBLAS)."""
 _FEWEST_PIECES, _MOST_PIECES = 4.0, 32.0
 """Pieces of a tile: tiles of a quarter of its size, and the most slices of a split-K kernel."""
-_HALF_BYTES = 2.0
-"""Bytes of an element of an image that a GPU transposes for tensor cores."""
 _PRACTICALLY_INFINITE = 1e9
 """A dimension long enough to make padding to whole tiles negligible."""
 
@@ -472,7 +471,7 @@ def _added_s(kernels: Kernels, rates: Rates) -> FloatArray:
     if rates.issue_cycle_s.any():
         cycle_s = rates.issue_cycle_s / np.maximum(rates.core_count, 1.0)
         transposed_bytes = _transposed_bytes(kernels, rates)
-        transposed_cycles = TRANSPOSED_CYCLES * transposed_bytes / _HALF_BYTES
+        transposed_cycles = TRANSPOSED_CYCLES * transposed_bytes / ITEMSIZE_BYTES["float16"]
         for bytes_, cycles in ((transposed_bytes, transposed_cycles), (kernels.passed_bytes, kernels.passed_cycles)):
             if cycles.any():
                 seconds = seconds + np.maximum(cycles * cycle_s - 2 * bytes_ / rates.memory_bytes_per_s, 0.0)

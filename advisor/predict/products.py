@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from advisor.ops.attention import ENCODER_LAYERS, MULTI_HEAD_ATTENTION
+from advisor.ops.attention import CACHED_ATTENTION, ENCODER_LAYERS, MULTI_HEAD_ATTENTION
 from advisor.ops.conv import GENERAL_CONVOLUTIONS, PLAIN_CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS, weight_of
-from advisor.ops.matmul import chosen_expert_count
-from advisor.ops.registry import Call, Number, Tensor, aten, smaller
+from advisor.ops.matmul import ADDED_PRODUCTS, LINEAR, chosen_expert_count
+from advisor.ops.registry import Call, Number, Tensor, aten, is_one, smaller
 from advisor.ops.rnn import layers_of
 from advisor.records.workload import Attribute
 
@@ -106,7 +106,7 @@ def _grouped_matmul(call: Call) -> tuple[Product, ...]:
 
 def _matmul(call: Call) -> tuple[Product, ...]:
     """Return the product of the last two operands, which follow a bias in an addition such as addmm."""
-    a, b = call.inputs[1:3] if call.op in _ADDING else call.inputs[:2]
+    a, b = call.inputs[1:3] if call.op in ADDED_PRODUCTS else call.inputs[:2]
     return (_of_matrices(a, b),)
 
 
@@ -324,7 +324,7 @@ def _weight_direct_ratio(
     """
     if forward.is_depthwise:
         return forward.nhwc_direct_ratio
-    if len(weight.shape) != _PLANE_DIMS + 2 or fixed(forward.groups) == 1 or _is_one(source.shape[0]):
+    if len(weight.shape) != _PLANE_DIMS + 2 or fixed(forward.groups) == 1 or is_one(source.shape[0]):
         return 0.0
     channels, groups, group_channels = fixed(source.shape[1]), fixed(forward.groups), fixed(forward.n)
     has_tiles = channels / groups == group_channels and group_channels in _TILED_GROUP_CHANNELS
@@ -335,10 +335,6 @@ def _weight_direct_ratio(
 
 
 _RGB_CHANNELS = 3
-
-
-def _is_one(length: Number) -> bool:
-    return isinstance(length, (int, float)) and length == 1
 
 
 def _attention(call: Call) -> tuple[Product, ...]:
@@ -408,11 +404,10 @@ def fixed(length: Number) -> float:
     return float(length if isinstance(length, (int, float)) else length.flat[0])
 
 
-_ADDING = aten("addmm baddbmm addbmm _addmm_activation")
 _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
-    **dict.fromkeys((*aten("mm bmm matmul _int_mm _scaled_mm"), *_ADDING), _matmul),
+    **dict.fromkeys((*aten("mm bmm matmul _int_mm _scaled_mm"), *ADDED_PRODUCTS), _matmul),
     **dict.fromkeys(aten("_grouped_mm _scaled_grouped_mm"), _grouped_matmul),
-    **dict.fromkeys((*aten("linear mkldnn_linear"), "mkldnn._linear_pointwise", "mkl._mkl_linear"), _linear),
+    **dict.fromkeys(LINEAR, _linear),
     **dict.fromkeys(aten("linear_backward mkldnn_linear_backward"), _linear_backward),
     "aten._euclidean_dist": _distances,
     **dict.fromkeys((*GENERAL_CONVOLUTIONS, *PLAIN_CONVOLUTIONS), _convolution),
@@ -420,7 +415,7 @@ _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
     **dict.fromkeys(
         aten("convolution_backward convolution_backward_overrideable _slow_conv2d_backward"), _convolution_backward
     ),
-    **dict.fromkeys(("attention", "attention_backward", "engine.latent_attention"), _attention),
+    **dict.fromkeys((*CACHED_ATTENTION, "attention_backward"), _attention),
     **dict.fromkeys(("engine.chunk_scan", "engine.delta_rule"), _chunks),
     **dict.fromkeys(ENCODER_LAYERS, _encoder_layer),
     **dict.fromkeys(MULTI_HEAD_ATTENTION, _multi_head_attention),

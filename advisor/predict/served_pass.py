@@ -27,7 +27,6 @@ from advisor.records.workload import Dim, Operand, Row, Workload
 _ATTENTION_KERNELS = 4.0
 """Kernels that one attention counts for: over a short KV cache it takes 12 us on an A100 and 9 us on an L40S, where a
 product takes 3 and 2 us (aiconfigurator, attention_decode and gemm)."""
-_HALF_BYTES = 2.0
 _RECURRENT = ("engine.selective_scan",)
 """Kernels that compute on the vector unit, beside those that read a state."""
 
@@ -384,7 +383,8 @@ def pass_times(work: PassWork, rates: EngineRates) -> PassTimes:
     quantizing_s: FloatArray | float = 0.0
     if work.narrow_weights.any():
         is_expanded = tokens >= rates.expanded_from_tokens
-        narrow_bytes, wide_bytes = work.narrow_bytes / rates.narrow_memory_ratio, _HALF_BYTES * work.narrow_weights
+        narrow_bytes = work.narrow_bytes / rates.narrow_memory_ratio
+        wide_bytes = ITEMSIZE_BYTES["bfloat16"] * work.narrow_weights
         products_s = products_s + work.narrow_flops / rates.narrow_flops_per_s
         weight_bytes = weight_bytes + np.where(is_expanded, wide_bytes, narrow_bytes)
         moved_bytes = moved_bytes + is_expanded * (narrow_bytes + wide_bytes)

@@ -6,6 +6,7 @@ from itertools import zip_longest
 
 import numpy as np
 
+from advisor.ops.registry import number_of
 from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
 from advisor.predict.row_memory import RowMemory, row_memory
@@ -224,10 +225,7 @@ def optimizer_rows(workload: Workload) -> tuple[Row, ...]:
 @refusing_rows
 def attribute(row: Row, name: str) -> float:
     """Return a numeric attribute; raise `DocumentError` if it is missing or not a number."""
-    value = row.attributes[name]
-    if not isinstance(value, (int, float)):
-        raise TypeError(f"{name} is {value!r}")
-    return float(value)
+    return number_of(row.attributes, name)
 
 
 def gradient_bytes(workload: Workload) -> float:

@@ -7,6 +7,7 @@ stay in 16 bits, except in GGUF files, which also quantize the output and the em
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from advisor.ops.attention import CACHED_ATTENTION
 from advisor.ops.registry import ITEMSIZE_BYTES, QUANTIZED_DTYPES
 from advisor.predict.blocks import block_of, is_of_experts
 from advisor.predict.row_work import constant_bytes, is_constant
@@ -18,7 +19,6 @@ _HALF_OF_FULL = 0.5
 _NARROW = QUANTIZED_DTYPES | {"bfloat16"}
 _MATRIX_DIMS = 2
 """Dimensions of a weight; a vector is a bias."""
-_ATTENTION_OPS = ("attention", "engine.latent_attention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ def with_kv_cache(workload: Workload, kv_cache: CacheFormat) -> Workload:
         )
 
     def cached(row: Row) -> Row:
-        return _in_dtype(row, dtype, lambda one: one.kept) if row.op in _ATTENTION_OPS else row
+        return _in_dtype(row, dtype, lambda one: one.kept) if row.op in CACHED_ATTENTION else row
 
     return replace(
         workload,

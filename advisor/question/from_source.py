@@ -36,7 +36,8 @@ from advisor.workload.summary import group_rows, summarize
 
 MAX_DEVICES = 6
 """The most devices that `--on` may name: side by side, each needs columns of its own."""
-_CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
+CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
+"""Options that choose among the offers."""
 
 ReadMachine = Callable[[], Machine]
 ReadCalibrations = Callable[[Machine, Catalog], Stored]
@@ -249,7 +250,7 @@ def profile_source(
 
 def check_named(on: Sequence[str], options: Options) -> None:
     """Raise `UsageError` if `on`, the devices to explain, are too many or would make other options useless."""
-    chosen_by = next((flag for flag in _CHOOSE_AN_OFFER if getattr(options, flag)), None)
+    chosen_by = next((flag for flag in CHOOSE_AN_OFFER if getattr(options, flag)), None)
     if on and chosen_by:
         raise UsageError(f"--on names the device, so --{chosen_by} has none to choose", hint="keep one of them")
     if len(on) > MAX_DEVICES:

@@ -10,11 +10,11 @@ from advisor.errors import UsageError
 from advisor.records.device import Architecture, CompileMode, Layout
 from advisor.records.fine_tuning import FineTuningChoice, OptimizerChoice, TrainerKernels
 from advisor.records.generation import CacheFormat, Sampling, WeightFormat
+from advisor.records.price import Tier
 from advisor.records.workload import Attention, Mode
 
 PrecisionChoice = Literal["auto", "half", "fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
 PriceChoice = Literal["on-demand", "spot", "commit-1y", "commit-3y"]
-TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 DropPrices = Literal["none", "flagged", "old"]
 ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
 Objective = Literal["cost", "time", "cost-time", "co2"]
@@ -246,7 +246,7 @@ class Options:
     )
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
-    tier: tuple[TierChoice, ...] = _flag(
+    tier: tuple[Tier, ...] = _flag(
         (), "only these tiers; by default all but marketplaces, which --provider can also name"
     )
     device: tuple[str, ...] = _flag(

@@ -32,10 +32,9 @@ from advisor.report.content import (
     Warnings,
 )
 from advisor.report.emissions import co2_interval
-from advisor.report.marks import BOUND_MARKS, detail_name
+from advisor.report.marks import BOUND_MARKS, STEP_NAMES, detail_name
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
-_STEPS = {"inference": "an inference step", "training": "a training step"}
 _CHANGES: Mapping[ChangeKind, str] = {
     "precision": "precision {}",
     "batch": "batch {}",
@@ -122,7 +121,7 @@ def _groups_table(
 
 
 def _what(explanation: Explanation) -> str:
-    return _STEPS[explanation.mode] if explanation.generation is None else "an answer to each request in flight"
+    return STEP_NAMES[explanation.mode] if explanation.generation is None else "an answer to each request in flight"
 
 
 def _headline(step: ExplainedStep, explanation: Explanation) -> str:

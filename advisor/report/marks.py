@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from advisor.records.answer import Bound
 from advisor.records.device import Architecture, DeviceKind
 from advisor.records.report_contents import DeviceDetail, Role
+from advisor.records.workload import Mode
 from advisor.report.content import Color, Symbol
 
 KIND_NAMES: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
+STEP_NAMES: Mapping[Mode, str] = {"inference": "an inference step", "training": "a training step"}
 KIND_MARKS: Mapping[DeviceKind, tuple[Color, Symbol]] = {"gpu": (1, "triangle"), "cpu": (2, "circle")}
 ROLE_MARKS: Mapping[Role, tuple[Color, Symbol]] = {
     "best GPU": KIND_MARKS["gpu"],

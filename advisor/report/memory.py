@@ -11,10 +11,10 @@ from advisor.records.report_contents import DeviceDetail
 from advisor.records.sample_words import at_batch_text, batch_text
 from advisor.records.scale import Plan
 from advisor.report.content import Axis, Bar, Bars, Block, Color, Listing, Paragraph, Part, Section
+from advisor.report.marks import STEP_NAMES
 from advisor.report.quote_notes import plan_label
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
-_STEPS = {"inference": "an inference step", "training": "a training step"}
 _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
     "parameters": (1, ("parameters", "buffers", "half copies", "draft model")),
     "gradients": (2, ("gradients",)),
@@ -67,7 +67,7 @@ def _usable(device: DeviceMemory, generation: Generation | None) -> str:
 
 def _step_text(answer: MemoryAnswer) -> str:
     optimizer = f" with {answer.optimizer}" if answer.optimizer else ""
-    what = _STEPS[answer.mode] if answer.generation is None else "LLM serving"
+    what = STEP_NAMES[answer.mode] if answer.generation is None else "LLM serving"
     return f"{answer.workload}: {what}{optimizer} {at_batch_text(answer.batch, answer.generation)}"
 
 

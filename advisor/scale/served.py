@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.predict.batches import LARGEST_AUTO
 from advisor.predict.precision import Width, width_of
 from advisor.predict.served_pass import EngineRates, engine_rates, pass_times
 from advisor.records.device import Device, DeviceKind, Efficiency, Precision
@@ -22,8 +23,7 @@ from advisor.scale.request_times import request_times
 from advisor.scale.served_best import Replicas, initial_figures, offer, predictions_of
 from advisor.scale.served_model import ServedModel
 
-_LARGEST = 4096
-_COMPARED = np.array([1 << exponent for exponent in range(_LARGEST.bit_length())], dtype=np.float64)
+_COMPARED = np.array([1 << exponent for exponent in range(LARGEST_AUTO.bit_length())], dtype=np.float64)
 """The concurrencies at which decode is checked for being compute-bound."""
 
 

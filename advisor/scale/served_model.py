@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from functools import cached_property
 
+from advisor.ops.attention import CACHED_ATTENTION
 from advisor.ops.matmul import CHOSEN_EXPERTS
 from advisor.predict.blocks import is_of_experts
 from advisor.predict.precision import Width
@@ -13,8 +14,6 @@ from advisor.records.prediction import FloatArray
 from advisor.records.workload import Blocks, Phase, Workload
 from advisor.scale.traffic import traffic_of
 
-_ATTENTION = ("attention", "engine.latent_attention")
-"""The operators whose work grows with the pairs of tokens."""
 PER_TOKEN = (
     "product_flops", "narrow_flops", "expert_flops", "narrow_inputs", "attention_flops", "vector_flops", "inner_bytes",
     "outer_bytes",
@@ -85,7 +84,7 @@ class ServedModel:
         generation, ratio = self.generation, self._context_ratio
         if ratio == 1:
             return work
-        rows = tuple(row for row in self._parts["prefill"].rows if row.op in _ATTENTION)
+        rows = tuple(row for row in self._parts["prefill"].rows if row.op in CACHED_ATTENTION)
         part = replace(self._parts["prefill"], rows=rows)
         of_pairs = pass_work(part, batches=in_flight, width=width, tokens=1, truncates=False).attention_flops
         before, after = (
