@@ -266,7 +266,7 @@ def all_gradients(workload: Workload) -> StoredBytes:
 
 def double_ratio(moments: Iterable[StoredBytes]) -> float:
     """Return the share of float64 in one kind of memory, at the moment with the most of it."""
-    sizes = ((sum(start for start, _ in astuple(stored)), stored.double[0]) for stored in moments)
+    sizes = ((sum(growth[0] for growth in astuple(stored)), stored.double[0]) for stored in moments)
     all_bytes, double_bytes = max(sizes, default=(0.0, 0.0))
     return double_bytes / all_bytes if all_bytes else 0.0
 
