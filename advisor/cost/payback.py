@@ -50,7 +50,7 @@ def owned_notes(
                 notes.append(_at_home(quote, rented=rented, is_measured=offer.power_w is not None, rate=rate))
             else:
                 notes.append(
-                    _payback(quote, offer, rented, purchase_usd=offer.purchase_usd, running_usd=running_usd, rate=rate)
+                    _payback(quote, rented, purchase_usd=offer.purchase_usd, running_usd=running_usd, rate=rate)
                 )
     return tuple(notes)
 
@@ -73,9 +73,7 @@ def _at_home(quote: Quote, *, rented: Quote, is_measured: bool, rate: ExchangeRa
     )
 
 
-def _payback(
-    quote: Quote, offer: Offer, rented: Quote, *, purchase_usd: float, running_usd: float, rate: ExchangeRate | None
-) -> str:
+def _payback(quote: Quote, rented: Quote, *, purchase_usd: float, running_usd: float, rate: ExchangeRate | None) -> str:
     rent_usd_per_hour = rented.job_usd.mid / quote.job_s.mid * SECONDS_PER_HOUR
     running_usd_per_hour = running_usd * quote.instance_count
     hours = payback_hours(

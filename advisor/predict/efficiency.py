@@ -50,12 +50,6 @@ _STAND_INS: Mapping[str, Sequence[str]] = {
 """The measured families that replace a family without measurements, nearest first; the entry "*" comes last."""
 
 
-def known_families() -> frozenset[str]:
-    """Return the names of all kernel families that this module knows."""
-    stand_ins = (name for names in _STAND_INS.values() for name in names)
-    return frozenset({*_STAND_INS, *stand_ins, *BY_TOKEN, VECTOR_ATTENTION, QUANTIZED_PRODUCT})
-
-
 def precision_class(precision: Precision) -> str:
     """Return the precision's name in efficiency files: "half" on 16-bit units, "tf32" wherever TF32 is allowed."""
     return "half" if precision in HALF_UNITS else "tf32" if precision == "cudnn-tf32" else precision

@@ -75,11 +75,6 @@ class Product:
     """Family of its kernel if that is not the row's."""
 
 
-def has_products(op: str) -> bool:
-    """Return whether the products of such calls can be derived from their shapes."""
-    return op in _BY_OP
-
-
 def products_of(call: Call) -> tuple[Product, ...]:
     """Return the products of one call; none if the operator has no products or its shapes do not show them."""
     find = _BY_OP.get(call.op)

@@ -9,7 +9,6 @@ from advisor.predict.anchor import anchored
 from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.predict.join import join_batches
 from advisor.predict.kernel_time import Kernels
-from advisor.predict.loader import with_loader
 from advisor.predict.lowering import StepKernels
 from advisor.predict.precision import width_of
 from advisor.predict.precision_choice import cheapest_runs, runs_of
@@ -36,15 +35,8 @@ def predict(
     precision: PrecisionChoice = "auto",
     layout: Layout = "nchw",
     compile_mode: CompileMode = "eager",
-    loader_s_per_sample: float | None = None,
-    loader_workers: int | None = None,
-    anchors: Sequence[Anchor] = (),
 ) -> Predictions:
-    """Predict one step of the workload on every device at every batch size, in the cheapest precision of the choice.
-
-    With `loader_s_per_sample`, data is loaded on the device's machine, as `with_loader` says. `anchors` are timed steps
-    of this workload, in the same layout and compile mode.
-    """
+    """Predict one step of the workload on every device at every batch size, in the cheapest precision of the choice."""
     places, precisions = runs_of(devices, precision, workload=workload)
     predictions = predict_runs_of(
         StepKernels(workload, compile_mode=compile_mode, layout=layout),
@@ -52,10 +44,7 @@ def predict(
         precisions=precisions,
         efficiencies=efficiencies,
         batches=batches,
-        anchors=anchors,
     )
-    if loader_s_per_sample is not None:
-        predictions = with_loader(predictions, loader_s_per_sample=loader_s_per_sample, loader_workers=loader_workers)
     return cheapest_runs(predictions, places)
 
 
@@ -71,7 +60,7 @@ def predict_runs_of(
     """Predict one step on every device in the precision of the same place, as `predict` does; None: do not predict.
 
     Devices of one kind and precision run the same kernels and are predicted together. `step_kernels` may be reused by
-    several predictions.
+    several predictions. `anchors` are timed steps of this workload, in the same layout and compile mode.
     """
     workload = step_kernels.workload
     if len(batches) > 1 and _convolves_over_batch(workload):

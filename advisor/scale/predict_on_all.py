@@ -26,7 +26,7 @@ from advisor.scale.kept_steps import KeptSteps
 from advisor.scale.lateness import lateness_of
 from advisor.scale.plans import machine_counts, runs_as_it_is
 from advisor.scale.served import predict_served
-from advisor.scale.spread_out import IndivisibleBatchError, planned_steps, spread_out, under_best_plans
+from advisor.scale.spread_out import IndivisibleBatchError, planned_steps, under_best_plans
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step at these batch sizes on single devices, given by index."""
@@ -164,16 +164,16 @@ def predict_by_machines(
     parts: list[tuple[Sequence[int], Predictions]] = []
     for count in machine_counts(has_network=device.network_bytes_per_s is not None, asked=asked):
         try:
-            spread = spread_out(
+            steps = planned_steps(
                 workload,
                 devices=runs,
                 batches=batches,
                 predict_at=lambda sizes: predict_at(sizes, range(len(runs))),
                 asked=replace(asked, machines=count),
-                by_cost=job.objective in ("cost", "co2"),
             )
         except IndivisibleBatchError:
             break
+        spread = under_best_plans(steps, by_cost=job.objective in ("cost", "co2"))
         parts.append(([len(parts)], cheapest_runs(_with_loader(spread, options), places)))
     return join_devices(parts)
 

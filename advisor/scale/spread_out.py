@@ -51,22 +51,6 @@ class PlannedSteps:
     whole_s: FloatArray | None = None
 
 
-def spread_out(
-    workload: Workload,
-    *,
-    devices: Sequence[Device],
-    batches: IndexArray,
-    predict_at: PredictAt,
-    asked: Spreading,
-    lateness: Lateness = never_late,
-    by_cost: bool = True,
-    start_up_s: FloatArray | float = 0.0,
-) -> Predictions:
-    """Predict the step at each global batch under the best plan, as `planned_steps` and `under_best_plans` say."""
-    steps = planned_steps(workload, devices=devices, batches=batches, predict_at=predict_at, asked=asked)
-    return under_best_plans(steps, lateness=lateness, by_cost=by_cost, start_up_s=start_up_s)
-
-
 def planned_steps(
     workload: Workload, *, devices: Sequence[Device], batches: IndexArray, predict_at: PredictAt, asked: Spreading
 ) -> PlannedSteps:

@@ -11,13 +11,13 @@ from shipped_fit import ShippedFit, coefficients_of
 from advisor.fit.coefficients import starts
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.ops.registry import formulas
-from advisor.predict.efficiency import BY_TOKEN, known_families, precision_class
+from advisor.predict.efficiency import BY_TOKEN, precision_class
 from advisor.predict.kernel_time import TERMS, UNITS, Kernels
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, DeviceKind, Precision
-from tests.predict.toys import device, kernels
+from tests.predict.toys import KNOWN_FAMILIES, device, kernels
 
-FAMILIES = sorted({*known_families(), *(one.family for one in formulas())})
+FAMILIES = sorted({*KNOWN_FAMILIES, *(one.family for one in formulas())})
 DISPATCHED = ("dispatches", "backward_dispatches", "compiled_dispatches", "library_launches")
 """The counts of host operations in a step."""
 PEAKS = {unit: 1e12 * (1 + index) for index, unit in enumerate(UNITS)}

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.cost.job import job_for
 from advisor.predict.anchor import anchored, at_timed_batch, carried_ratio
-from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Device, DeviceKind
+from advisor.records.options import Options
 from advisor.records.prediction import Anchor, Predictions
+from advisor.scale.predict_on_all import predict_on_all
 from tests.predict.toys import device, efficiency, linear_row, workload
 
 COMPUTE, MEMORY = BOUNDS.index("compute"), BOUNDS.index("memory")
@@ -157,16 +159,17 @@ def test_of_a_timed_device_only_the_timed_batch_is_left_where_it_stands_for_this
 
 def test_predictions_rest_on_the_timed_step_before_their_loader_is_added() -> None:
     # 256 FLOP a sample at 1 TFLOP/s; with the loader a CPU takes both after each other (`predict.loader`).
-    here = device(kind="cpu", vcpu_count=2.0)
+    here, step = device(kind="cpu", vcpu_count=2.0), workload(linear_row())
     timed = anchor(here, batch=4, step_s=1.0, step_low_s=0.9, step_high_s=1.1)
 
-    found = predict(
-        workload(linear_row()),
+    options = Options(precision="fp32", loader_s_per_sample=0.5)
+    found = predict_on_all(
+        step,
         devices=[here],
         efficiencies=[efficiency(kind="cpu")],
         batches=np.array([4]),
-        precision="fp32",
-        loader_s_per_sample=0.5,
+        options=options,
+        job=job_for(step, options),
         anchors=[timed],
     )
 

@@ -9,17 +9,17 @@ from advisor.catalog.overlay import load_catalog
 from advisor.devices.named_device import named_device
 from advisor.errors import UsageError
 from advisor.ops.registry import formulas
-from advisor.predict.efficiency import efficiency_of, known_families
+from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import UNITS, kernel_times
 from advisor.predict.precision import resolve_precision
 from advisor.predict.rates import used_unit
 from advisor.predict.roofline import rates_by_kernel
 from advisor.records.device import Device, DeviceKind
 from advisor.records.options import PrecisionChoice
-from tests.predict.toys import kernels
+from tests.predict.toys import KNOWN_FAMILIES, kernels
 
 CATALOG = load_catalog()
-FAMILIES = tuple(sorted({*known_families(), *(one.family for one in formulas())}))
+FAMILIES = tuple(sorted({*KNOWN_FAMILIES, *(one.family for one in formulas())}))
 FLOPS, DATA_BYTES = 1e12, 1e13
 """Far more bytes than any cache keeps."""
 MOST_CLOCK_RATIO = 1.25

@@ -4,10 +4,10 @@ from advisor.calibrate.own_efficiencies import WHOLE_STEPS
 from advisor.catalog.overlay import load_catalog
 from advisor.fit.coefficients import COMPUTING
 from advisor.ops.registry import formulas
-from advisor.predict.efficiency import efficiency_of, family_efficiency, known_families, precision_class
+from advisor.predict.efficiency import efficiency_of, family_efficiency, precision_class
 from advisor.predict.precision import MATRIX_FAMILIES
 from advisor.records.device import ANY, Efficiency, Precision
-from tests.predict.toys import device, efficiency, family
+from tests.predict.toys import KNOWN_FAMILIES, device, efficiency, family
 
 FITS = (
     efficiency(source="any"),
@@ -154,9 +154,9 @@ def test_attention_of_one_token_streams_as_most_families_do() -> None:
 def test_every_family_of_operators_is_measured_or_has_others_that_stand_for_it() -> None:
     general = [one for one in load_catalog().efficiencies if {one.vendor, one.generation, one.precision} == {ANY}]
     assert {one.kind for one in general} == {"cpu", "gpu"}
-    families = {one.family for one in formulas()} - known_families() - {"view"}  # views cost nothing
+    families = {one.family for one in formulas()} - KNOWN_FAMILIES - {"view"}  # views cost nothing
     missing = {(family, one.kind) for one in general for family in families - one.families.keys()}
-    assert missing == set(), "measure them (make fit), or add them to _STANDS_FOR of advisor/predict/efficiency.py"
+    assert missing == set(), "measure them (make fit), or add them to _STAND_INS of advisor/predict/efficiency.py"
 
 
 def test_every_family_of_matrix_products_has_a_fitted_share_of_the_peak() -> None:

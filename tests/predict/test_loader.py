@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.cost.job import job_for
 from advisor.predict.loader import loading_s, with_loader
-from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Device
+from advisor.records.options import Options
 from advisor.records.prediction import Predictions, Scaling
 from advisor.records.scale import Plan
+from advisor.scale.predict_on_all import predict_on_all
 from tests.cost.toys import predictions
 from tests.predict.toys import device, efficiency, operand, row, workload
 
@@ -105,15 +107,15 @@ def test_prediction_feeds_the_devices_where_a_loader_is_known() -> None:
     images = operand((0.0, 1.0), 10**9)
     step = workload(row("aten.relu", (images,), (images,), family="pointwise"))
     alone, waiting = (
-        predict(
+        predict_on_all(
             step,
             devices=[device(vcpu_count=3)],
             efficiencies=[efficiency()],
             batches=np.array([1]),
-            precision="fp32",
-            loader_s_per_sample=loader_s,
+            options=options,
+            job=job_for(step, options),
         )
-        for loader_s in (None, 0.5)
+        for options in (Options(precision="fp32"), Options(precision="fp32", loader_s_per_sample=0.5))
     )
     assert (alone.step_s[0, 0], alone.loader_vcpus) == (pytest.approx(0.08), None)
     assert waiting.step_s[0, 0] == pytest.approx(0.25)

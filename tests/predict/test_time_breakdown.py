@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.predict.loader import loading_s
+from advisor.predict.loader import loading_s, with_loader
 from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import INPUTS, LOADING, explain_step
 from advisor.records.answer import BOUNDS, Interval
@@ -45,9 +45,8 @@ def explained(
     own = own or device()
     fits = [fit or efficiency(kind=own.kind)]
     batches = np.array([1])
-    found = predict(
-        step, devices=[own], efficiencies=fits, batches=batches, precision="fp32", loader_s_per_sample=loader_s
-    )
+    found = predict(step, devices=[own], efficiencies=fits, batches=batches, precision="fp32")
+    found = with_loader(found, loader_s_per_sample=loader_s) if loader_s else found
     mid, low, high = (
         float(times[0, 0]) * (1 + recomputed_ratio) for times in (found.step_s, found.step_low_s, found.step_high_s)
     )

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from advisor.predict.efficiency import _STAND_INS, BY_TOKEN, QUANTIZED_PRODUCT
 from advisor.predict.kernel_time import TERMS, UNITS, Kernels, kernels_of
 from advisor.records.device import Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.workload import MemoryLine, Operand, Phase, Row, StoredBytes, Workload
 
 NOTHING = StoredBytes()
+KNOWN_FAMILIES = {*_STAND_INS, *chain(*_STAND_INS.values()), *BY_TOKEN, QUANTIZED_PRODUCT}
+"""The kernel families that prediction knows, beside those of operators."""
 
 
 def device(*, kind: DeviceKind = "gpu", **changes: Any) -> Device:

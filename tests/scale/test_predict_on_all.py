@@ -19,6 +19,7 @@ from advisor.records.workload import Workload
 from advisor.scale import predict_on_all as scaling
 from advisor.scale.kept_steps import KeptSteps
 from advisor.scale.predict_on_all import spreading_of
+from advisor.scale.spread_out import PlannedSteps
 from tests.predict.toys import device, efficiency
 from tests.workload.tracing import traced
 
@@ -133,14 +134,14 @@ def test_the_curve_ends_where_the_batch_has_too_few_samples(workload: Workload) 
 def test_a_mistake_on_the_way_to_more_machines_does_not_end_the_curve(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = scaling.spread_out
+    real = scaling.planned_steps
 
-    def fails_on_two(*arguments: Any, asked: Spreading, **more: Any) -> Predictions:
+    def fails_on_two(*arguments: Any, asked: Spreading, **more: Any) -> PlannedSteps:
         if asked.machines == 2:
             raise UsageError("the profile names no clock")
         return real(*arguments, asked=asked, **more)
 
-    monkeypatch.setattr(scaling, "spread_out", fails_on_two)
+    monkeypatch.setattr(scaling, "planned_steps", fails_on_two)
     with pytest.raises(UsageError, match="names no clock"):
         ranked(workload, max_machines=8, **HASTY)
 

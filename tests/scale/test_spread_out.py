@@ -12,7 +12,7 @@ from advisor.records.prediction import PARTS, FloatArray, IndexArray, Prediction
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.best_plans import Lateness, never_late
-from advisor.scale.spread_out import PredictAt, spread_out
+from advisor.scale.spread_out import PredictAt, planned_steps, under_best_plans
 from tests.predict.toys import device
 from tests.scale.toys import workload
 
@@ -58,15 +58,10 @@ def spread(
     start_up_s: float = 0.0,
     **asked: Any,
 ) -> Predictions:
-    return spread_out(
-        of or workload(),
-        devices=devices,
-        batches=batches,
-        predict_at=predictor(devices),
-        asked=Spreading(**asked),
-        lateness=lateness,
-        start_up_s=start_up_s,
+    steps = planned_steps(
+        of or workload(), devices=devices, batches=batches, predict_at=predictor(devices), asked=Spreading(**asked)
     )
+    return under_best_plans(steps, lateness=lateness, start_up_s=start_up_s)
 
 
 def within(limit_s: float) -> Lateness:
@@ -108,7 +103,9 @@ def test_efficiency_is_the_speed_up_over_one_gpu_with_the_whole_batch() -> None:
         single = predictor([ALONE, FOUR])(sizes)
         return replace(single, step_s=single.step_s + 1.6)
 
-    found = spread_out(workload(), devices=[ALONE, FOUR], batches=BATCHES, predict_at=dispatched, asked=Spreading())
+    found = under_best_plans(
+        planned_steps(workload(), devices=[ALONE, FOUR], batches=BATCHES, predict_at=dispatched, asked=Spreading())
+    )
     assert found.scaling is not None
     assert plans(found, 1)[1] == Plan(data=4)
     assert found.scaling.efficiency_ratio[:, 1] == pytest.approx([1.0, 2.5 / 4], rel=1e-4)
@@ -160,9 +157,8 @@ def test_sharding_is_chosen_unasked_where_it_is_faster_so_that_no_limit_makes_th
     def found(lateness: Lateness = never_late, **asked: Any) -> Predictions:
         predict_at = predictor([FOUR], optimizer_ratio=0.4)
         asking, batches = Spreading(gpus=4, **asked), np.array([64])
-        return spread_out(
-            workload(), devices=[FOUR], batches=batches, predict_at=predict_at, asked=asking, lateness=lateness
-        )
+        steps = planned_steps(workload(), devices=[FOUR], batches=batches, predict_at=predict_at, asked=asking)
+        return under_best_plans(steps, lateness=lateness)
 
     # The optimizer is 40 % of the step, and four GPUs that shard its state each do a quarter of it.
     asked_s = {
