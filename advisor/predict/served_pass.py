@@ -284,6 +284,12 @@ def known_of(device: Device, engine: Engine) -> Known:
     return "generation" if is_alike else "vendor"
 
 
+def is_backed(device: Device, *, engine: Engine, kernels: Sequence[NarrowKernel]) -> bool:
+    """Return whether services or kernels of the engine were measured on the device's generation, in these formats."""
+    is_measured = known_of(device, engine) != "vendor" or device.generation in engine.streamed_ratio
+    return is_measured and all(device.generation in one.measured_on for one in kernels)
+
+
 def device_rates(
     devices: Sequence[Device],
     precisions: Sequence[Precision],

@@ -65,6 +65,7 @@ class NarrowKernel:
     - `formats`, `on`: those of `WeightFormat` or `CacheFormat`; generations of GPUs, and instruction sets of CPUs. A
       device that lacks `unit` has the next kernel that suits, or none
     - `runs`: what the kernel does, for the reader
+    - `measured_on`: generations on which it was timed, alone or in a service; on others its figures are a guess
     - `compute_ratio`: share of the unit's peak relative to the share that 16-bit products reach of theirs
     - `memory_ratio`: rate at which it reads the narrow numbers, relative to that of 16-bit ones
     - `quantizing_kernels`, `quantizing_flops`: kernels that quantize the input of a product, and the FLOP of the vector
@@ -77,6 +78,7 @@ class NarrowKernel:
     formats: tuple[str, ...]
     on: tuple[str, ...]
     runs: str
+    measured_on: tuple[str, ...] = ()
     unit: NarrowUnit = "half"
     compute_ratio: float = 1.0
     memory_ratio: float = 1.0
@@ -149,12 +151,14 @@ class Engine:
     - `cpu_memory_ratio`: the same of a CPU's NUMA node, which holds the operating system too
     - `cpu_nodes`: NUMA nodes whose cores a copy uses
     - `block_tokens`: KV memory is reserved in blocks of this size
-    - `streamed_ratio`: share of the datasheet's bandwidth at which a GPU reads weights, by generation; others read at
-      the rate of narrow products
+    - `streamed_ratio`: share of the datasheet's bandwidth at which a GPU reads weights, by generation whose kernels
+      were timed; others read at the rate of narrow products
     - `fp16_isas`: instruction sets on which weights are in fp16; on others they are in bf16, whether or not the CPU has
       a unit for it
     - `gpu_vendors`, `other_vendor_log_spread`: the vendors of the GPUs in the fit, and what is added to the spread of
       times on a GPU of another one
+    - `other_generation_log_spread`, `other_generation_ttft_log_spread`: the same for a generation without a service in
+      the fit: of times per token, with the spread of kernels and experts, and of the time to first token
     - `experts`: its kernels for the experts of a mixture
     - `all_reduce`: its own kernels for an all-reduce
     - `weight_kernels`, `cache_kernels`: by name; a device has the first that suits
@@ -175,6 +179,8 @@ class Engine:
     fp16_isas: tuple[str, ...]
     gpu_vendors: tuple[str, ...]
     other_vendor_log_spread: float
+    other_generation_log_spread: float = 0.0
+    other_generation_ttft_log_spread: float = 0.0
     experts: ExpertKernels
     all_reduce: DirectKernels
     weight_kernels: Mapping[str, NarrowKernel]

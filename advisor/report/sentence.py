@@ -507,7 +507,13 @@ def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
         else f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour{_place(best)} "
         f"({basis_name(best)}, {best.price_date})"
     )
-    return f"{batch[:1].upper()}{batch[1:]}, {best.precision}; {price}; time {_TIME_NAMES[best.time_source]}."
+    return f"{batch[:1].upper()}{batch[1:]}, {best.precision}; {price}; time {_time_name(best)}."
+
+
+def _time_name(quote: Quote) -> str:
+    """Return what the time rests on; in LLM serving, kernels or plans may be unmeasured on a device that is not."""
+    is_unlike = quote.tokens is not None and quote.time_source == "datasheet"
+    return "predicted, with no measured service like it" if is_unlike else _TIME_NAMES[quote.time_source]
 
 
 def _place(quote: Quote) -> str:

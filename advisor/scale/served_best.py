@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.predict.narrow_kernels import narrow_kernels
 from advisor.predict.precision import Width
-from advisor.predict.served_pass import EngineRates, costs_of, known_of
+from advisor.predict.served_pass import EngineRates, costs_of, is_backed, known_of
 from advisor.predict.step_memory import stored_bytes, usable_bytes
 from advisor.predict.step_time import by_batch, time_source
 from advisor.records.answer import BOUNDS, Z_90
@@ -155,23 +155,31 @@ def predictions_of(
     of_experts = engine.experts.log_spread if model.experts_per_token else 0.0
     is_alone = best.batches == 1
     spreads = np.zeros((3, len(devices), batch_count))
-    sources, runs = [], []
+    backed, runs = [], []
     for index, device in enumerate(devices):
         costs = costs_of(device, engine)
         known = known_of(device, engine)
         kernels = narrow_kernels(device, engine, model.generation)
-        of_kernels = math.hypot(
-            engine.vendor_log_spread(device), max(of_experts, math.hypot(*(one.log_spread for one in kernels)))
-        )
+        of_vendor, of_narrow = engine.vendor_log_spread(device), math.hypot(*(one.log_spread for one in kernels))
+        is_other = device.kind == "gpu" and device.generation not in costs.fitted_generations
+        of_generation = engine.other_generation_log_spread if is_other else 0.0
+        of_first = engine.other_generation_ttft_log_spread if is_other else 0.0
+        of_kernels = math.hypot(of_vendor, max(of_generation, of_experts, of_narrow))
         alone = costs.known_log_spread if known == "device" else costs.tpot_log_spread
         spreads[0, index] = np.hypot(np.where(is_alone, alone, max(costs.load_log_spread, alone)), of_kernels)
-        spreads[1, index] = math.hypot(costs.ttft_log_spread, of_kernels)
+        spreads[1, index] = math.hypot(costs.ttft_log_spread, of_vendor, max(of_first, of_experts, of_narrow))
         spreads[2, index] = math.hypot(
             math.sqrt(max(costs.tpot_log_spread**2 - costs.known_log_spread**2 / 2, 1e-4)),
-            engine.vendor_log_spread(device),
+            of_vendor,
+            of_generation,
         )
         runs.append("; ".join(one.runs for one in kernels))
-        sources.append(time_source(device, is_fitted=known != "vendor"))
+        backed.append(is_backed(device, engine=engine, kernels=kernels))
+    of_plan = np.array([_is_measured(plan) for plan in best.plans or (Plan(),)])[best.plan]
+    is_measured = of_plan & np.array(backed, dtype=np.bool_)[:, np.newaxis]
+    unfitted, fitted = (
+        by_batch([time_source(device, is_fitted=one) for device in devices], batch_count) for one in (False, True)
+    )
     step_s = figures["step_s"]
     time_ratio = np.array([device.time_ratio for device in devices])[:, np.newaxis]
     tokens = {name: figures.pop(name) for name in _TOKEN_TIMES if name in figures}
@@ -187,7 +195,7 @@ def predictions_of(
     return Predictions(
         devices=tuple(devices),
         precisions=by_batch(precisions, batch_count),
-        time_sources=by_batch(sources, batch_count),
+        time_sources=np.where(is_measured, fitted, unfitted),
         compile=options.compile,
         batches=best.batches,
         step_low_s=step_s * time_ratio * np.exp(-Z_90 * spreads[0]),
@@ -203,3 +211,8 @@ def predictions_of(
             kernels=tuple(runs),
         ),
     )
+
+
+def _is_measured(plan: Plan) -> bool:
+    """Return whether services under such plans were measured: on one GPU, tensor-parallel, or copies of these."""
+    return plan.machines == plan.pipeline == plan.expert == 1

@@ -1,5 +1,7 @@
 """Which shipped engine runs which format on which device."""
 
+import csv
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,11 +9,13 @@ import pytest
 from advisor.catalog.overlay import load_catalog
 from advisor.predict.capability import gpu_device, whole_cpu_device
 from advisor.predict.narrow_kernels import formats_of, runnable
+from advisor.predict.served_pass import is_backed
 from advisor.records.device import Device
 from advisor.records.engine import narrow_kernel
 from advisor.records.generation import Generation
 
 CATALOG = load_catalog()
+MEASURED = Path(__file__).parents[1] / "data" / "measured"
 VLLM, LLAMA = CATALOG.engines["vllm"], CATALOG.engines["llama.cpp"]
 
 
@@ -70,6 +74,33 @@ def test_every_kernel_of_a_shipped_engine_is_the_first_somewhere() -> None:
                 assert any(
                     narrow_kernel(one, kernels, stored_in) is kernel for one in devices for stored_in in kernel.formats
                 ), name
+
+
+def test_what_backs_a_time_in_vllm_is_what_the_tables_of_services_and_kernels_have() -> None:
+    # A table's column of the format of weights, and what stands there for 16 bits.
+    tables = {
+        "served/vllm.csv": "weights",
+        "served/gpustack.csv": "weights",
+        "kernels/narrow_products.csv": "format",
+        "kernels/experts.csv": "format",
+    }
+    measured = set()
+    for table, column in tables.items():
+        with (MEASURED / table).open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["device"] in CATALOG.gpus:
+                    weights = row.get(column) or "bf16"
+                    if "gpt-oss" in row.get("model", ""):  # its experts are published in mxfp4
+                        weights = "mxfp4"
+                    measured.add((CATALOG.gpus[row["device"]].generation, weights))
+
+    def backs(name: str, weights: str) -> bool:
+        kernel = narrow_kernel(device(name), VLLM.weight_kernels, weights)
+        return is_backed(device(name), engine=VLLM, kernels=[] if kernel is None else [kernel])
+
+    of_generation = {gpu.generation: name for name, gpu in CATALOG.gpus.items()}
+    runs = {(name, weights) for name in of_generation.values() for weights in ("bf16", *runnable(VLLM, device(name)))}
+    assert {(device(name).generation, weights) for name, weights in runs if backs(name, weights)} == measured
 
 
 @pytest.mark.parametrize(

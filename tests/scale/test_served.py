@@ -255,6 +255,37 @@ def test_a_gpu_of_a_vendor_that_the_engine_was_not_measured_on_has_wider_interva
     assert ENGINE.vendor_log_spread(device(kind="cpu", vendor="Other")) == 0.0
 
 
+def test_a_generation_without_a_service_in_the_fit_has_wider_intervals() -> None:
+    # Only the larger of this spread and that of a kernel counts.
+    for workload, of_kernel in ((generation(), 0.0), (with_kernel("fp8"), 0.3)):
+        if workload.generation is None or workload.generation.engine is None:
+            raise ValueError("no engine")
+        engine = replace(
+            workload.generation.engine, other_generation_log_spread=0.4, other_generation_ttft_log_spread=0.7
+        )
+        served = replace(workload, generation=replace(workload.generation, engine=engine))
+        found, tokens = predicted([1], workload=served)
+        assert tokens.first_log_spread is not None
+        assert found.log_spread[0, 0] == pytest.approx(math.hypot(0.2, 0.4))
+        assert tokens.first_log_spread[0, 0] == pytest.approx(math.hypot(0.4, 0.7))
+        seen = replace(engine, costs={"gpu": replace(IDEAL, fitted_generations=(DEVICE.generation,))})
+        found, _ = predicted([1], workload=replace(workload, generation=replace(workload.generation, engine=seen)))
+        assert found.log_spread[0, 0] == pytest.approx(math.hypot(0.2, of_kernel))
+
+
+def test_only_what_was_measured_of_the_generation_the_kernel_and_the_plan_backs_a_time() -> None:
+    # The kernels of the toy's generation were timed (`streamed_ratio`), but no pipeline was.
+    def source(workload: Workload | None = None, on: Device = DEVICE, **asked: int) -> str:
+        found, _ = predicted([8], on=on, workload=workload, asked=Spreading(**asked))
+        return str(found.time_sources[0, 0])
+
+    assert source() == source(on=TWO) == source(on=TWO, tensor=2) == "fitted"
+    assert source(on=replace(DEVICE, generation="Other")) == "datasheet"
+    assert source(on=TWO, pipeline=2) == "datasheet"
+    assert source(with_kernel("fp8")) == source(with_kernel(kv_cache="fp8")) == "datasheet"
+    assert source(with_kernel("fp8", measured_on=(DEVICE.generation,))) == "fitted"
+
+
 def test_decode_is_bound_by_computing_from_the_first_power_of_two_on() -> None:
     # Computing takes 4 us and 0.6144 us of attention for each request, memory 40 us and 1.657 us: equal at 13.5.
     _, tokens = predicted([1])
