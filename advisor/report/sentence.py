@@ -419,8 +419,9 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
         "could cost less" if is_cost else "is too close to call" if len(rivals) == 1 else "are too close to call"
     )
     first = rivals[0]
-    is_likelier = is_cost and first.chance_among_trusted > best.chance_among_trusted and not first.may_lead
-    why = f" {best.instance} leads: it rents for less at about the same cost." if is_likelier else ""
+    is_likelier = is_cost and first.chance_among_trusted > best.chance_among_trusted
+    yields = is_likelier and best.may_lead and not first.may_lead
+    why = f" {best.instance} leads: it rents for less at about the same cost." if yields else ""
     return f"How sure: {chance}{'; ' if chance else ''}{offers} {closeness}: {named}{unnamed}.{why}"
 
 

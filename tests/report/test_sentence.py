@@ -326,6 +326,8 @@ def test_a_best_that_is_not_the_likeliest_leads_because_it_rents_for_less() -> N
     said = " ".join(sentence.certainty(recommendation(best, replace(larger, may_lead=False))))
     assert_says(said, "(33 %)", why)
     assert why not in " ".join(sentence.certainty(recommendation(best, larger)))
+    none_leads = [replace(one, may_lead=False) for one in (best, larger)]
+    assert why not in " ".join(sentence.certainty(recommendation(*none_leads)))
 
 
 def test_offers_in_doubt_that_rank_before_the_best_are_counted_beside_its_chance() -> None:
