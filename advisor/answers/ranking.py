@@ -15,7 +15,7 @@ from advisor.catalog.find import exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.api_comparison import compare_with_api
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
-from advisor.cost.batch_choice import choose_batches
+from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
@@ -98,12 +98,17 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     measured = measure_here(workload, here, question.measuring, batches=wanted, efficiencies=catalog.efficiencies)
     terms = offer_terms(selection.priced, billing=catalog.billing, job=job)
     start_up_s = latest_starts_s(terms, fleet, device_count=len(own_fleet.devices))
-    predictions, warnings = _predict(
-        question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
-    )
-    predictions = at_timed_batch(predictions, own_fleet.device_index)
     most_machines = most_machines_on(terms, job.limits, fleet, device_count=len(own_fleet.devices))
-    choice = choose_batches(predictions, job=job, start_up_s=start_up_s, most_machines=most_machines)
+
+    def predicted_for(job: Job) -> tuple[Predictions, BatchChoice, tuple[str, ...]]:
+        predictions, warnings = _predict(
+            question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
+        )
+        predictions = at_timed_batch(predictions, own_fleet.device_index)
+        choice = choose_batches(predictions, job=job, start_up_s=start_up_s, most_machines=most_machines)
+        return predictions, choice, warnings
+
+    predictions, choice, warnings = predicted_for(job)
     at_hand = rank_offers(
         own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
     )
@@ -112,6 +117,13 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     ranking = rank_offers(
         selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
     )
+    to_choose = ranking.quotes
+    if job.objective != "cost" and not job.assumed:  # with the batches, machines and instances that cost least
+        by_cost = replace(job, objective="cost")
+        cheap, cheap_choice, _ = predicted_for(by_cost)
+        to_choose += rank_offers(
+            selection, fleet=fleet, predictions=cheap, job=by_cost, billing=catalog.billing, choice=cheap_choice
+        ).quotes
     job_batch = single_batch_of(options.batch) if workload.batch_is_affine else None
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
@@ -140,7 +152,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             known=catalog.api_prices,
             job=replace(job, objective="cost"),
         ),
-        choices=choices_of(ranking.quotes, job=job),
+        choices=choices_of(to_choose, job=job),
         alternatives=() if best is not None and best.may_lead else alternatives(question, today=today),
         at_hand=fastest(at_hand.quotes),
         measured=measured.steps,

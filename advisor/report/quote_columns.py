@@ -191,7 +191,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         numbers(cost, lambda row: row.cost_usd.mid, money_text(rate)),
         numbers(f"{cost} [90 %]", lambda row: row.cost_usd, lambda usd: money_range(usd, rate=rate), drop_order=2),
         *(energy_columns(unit) if rows and asks_for_co2(rows[0].job) else ()),
-        column("cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10),
+        *((_CHEAPEST,) if not rows or rows[0].job.objective == "cost" else ()),
         column("memory", _memory, _memory_share, drop_order=5),
         column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=4),
         column("price date", lambda row: " ".join((row.quote.price_date, *row.quote.price_marks)), drop_order=1),
@@ -264,6 +264,12 @@ def _place(row: RankedQuote) -> str:
 def _chance(row: RankedQuote) -> str:
     is_compared = row.rank is not None and (row.quote.is_candidate or row.quote.chance_among_trusted > 0)
     return percent_chance(row.quote.chance_among_trusted) if is_compared else "-"
+
+
+_CHEAPEST: ColumnOf[RankedQuote] = column(
+    "cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10
+)
+"""Ranked by anything but cost, an offer has the batch or the number of instances that suit that."""
 
 
 def _memory_share(row: RankedQuote) -> float:

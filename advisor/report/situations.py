@@ -83,9 +83,9 @@ def when_section(recommendation: Recommendation) -> Section:
 
 def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
     """Yield the table of the cheapest, the balanced and the fastest offer, unless one offer is all three."""
-    by_quote: dict[str, tuple[list[Choice], Quote]] = {}
+    by_quote: dict[tuple[str, int, int], tuple[list[Choice], Quote]] = {}
     for choice, quote in recommendation.choices.items():
-        by_quote.setdefault(quote.id, ([], quote))[0].append(choice)
+        by_quote.setdefault((quote.id, quote.instance_count, quote.batch), ([], quote))[0].append(choice)
     if len(by_quote) < 2:
         return
     rate, (cost, time) = recommendation.exchange_rate, _headings(recommendation.job)

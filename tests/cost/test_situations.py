@@ -61,6 +61,15 @@ def test_no_uses_for_a_job_with_a_size_and_no_service_for_training() -> None:
     assert [one.kind for one in trained] == ["busy", "once"]
 
 
+def test_the_cheapest_choice_of_a_ranking_by_time_is_that_of_a_ranking_by_cost() -> None:
+    # One CPU serves a request every 10 s, $262.80 a month; ranked by time, more of them shorten the 99th percentile.
+    options = Options(precision="fp32", requests_per_second=0.1, objective="time")
+    found = rank(question_of(net(), options, catalog=catalog()))
+    assert all(quote.job_usd.mid > 2 * 262.8 for quote in found.quotes)
+    assert found.choices["cheapest"].job_usd.mid == pytest.approx(262.8)
+    assert found.choices["cheapest"].instance_count == 1
+
+
 def test_three_choices() -> None:
     # $1 in 100 s, $1.2 in 40 s, $1.9 in 30 s; $2.1 in 10 s is more than twice the cheapest, and the first may not lead.
     offers = [

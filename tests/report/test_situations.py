@@ -99,3 +99,6 @@ def test_one_offer_for_two_choices_is_one_row_and_for_three_none() -> None:
     (table,) = choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": doubtful}))
     assert [row[1].endswith(" ?") for row in table.rows] == [False, True]
     assert list(choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": L4}))) == []
+    several = replace(L4, instance_count=3)
+    (table,) = choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": several}))
+    assert [row[1] for row in table.rows] == ["aws g6.xlarge", "aws 3x g6.xlarge"]
