@@ -16,7 +16,7 @@ from advisor.cost.selection import select_offers
 from advisor.predict.batches import batches_of
 from advisor.predict.capability import fleet_of
 from advisor.question.record import Question
-from advisor.records.answer import Alternative, AlternativeKind, JobLimits, Quote
+from advisor.records.answer import Alternative, AlternativeKind, CostParts, Interval, JobLimits, Quote
 from advisor.records.flag_values import flag_name
 from advisor.records.options import PERCENTILES, Objective, Options, Statistic, TimeLimit
 from advisor.scale.kept_steps import KeptSteps
@@ -74,6 +74,7 @@ def alternatives(question: Question, *, today: date | None = None) -> tuple[Alte
         if name in limits:
             alone = replace(_with(free, name, getattr(options, name)), objective=objective)
             found += _bought(ask, alone, kind=kind, unlimited=unlimited, total=total)
+    found += _split(ask, options, unlimited=ask(free), total=total)
     for typed, change in _changes(question, ask, limits):
         if (quote := best_of(ask(replace(options, **change)))) is not None:
             found.append(Alternative(kind="flag", flag=typed, quote=quote))
@@ -135,6 +136,53 @@ def _bought(
             yield Alternative(kind=kind, flag=f"{flag_name(name)} {short}", quote=quote, done_ratio=part / size)
             return
         share /= _SLACK
+
+
+def _split(ask: _Ask, options: Options, *, unlimited: Sequence[Quote], total: int) -> Iterator[Alternative]:
+    """Yield inference that keeps the deadline on the fewest machines of a kind, each of which does a part of the job.
+
+    It is the kind that would cost least, by the cost of the whole job and of the start-ups. The part is ranked again.
+    """
+    is_service = options.requests_per_second is not None or options.requests_per_day is not None
+    if options.mode != "inference" or is_service or options.deadline is None:
+        return
+    alone = replace(options, max_usd=None, max_hourly=None, max_co2=None, objective="cost")
+    found = []
+    for quote in unlimited:
+        share = _share(quote, alone)
+        if share > 0:
+            count = math.ceil(1 / share)
+            found.append((quote.job_usd.mid + (count - 1) * quote.job_parts_usd.start_up, quote.id, count))
+    if not found:
+        return
+    _, name, count = min(found)
+    sizes: dict[str, Any] = dict.fromkeys(_SIZES)
+    for more in range(_TRIES):
+        part = replace(alone, **sizes | {"samples": math.ceil(total / (count + more))})
+        for quote in ask(part):
+            if quote.id == name:
+                whole = _times(quote, count + more)
+                limits = {"max_usd": options.max_usd, "max_hourly": options.max_hourly, "max_co2": options.max_co2}
+                if all(most is None or _AMOUNTS[limit, "mean"](whole) <= most for limit, most in limits.items()):
+                    yield Alternative(kind="split", quote=whole)
+                return
+
+
+def _times(quote: Quote, count: int) -> Quote:
+    """Return the quote of so many machines that do the same."""
+
+    def times(one: Interval) -> Interval:
+        return Interval(mid=one.mid * count, low=one.low * count, high=one.high * count)
+
+    parts = quote.job_parts_usd
+    return replace(
+        quote,
+        instance_count=quote.instance_count * count,
+        job_usd=times(quote.job_usd),
+        job_parts_usd=CostParts(**{one.name: getattr(parts, one.name) * count for one in fields(parts)}),
+        energy_kwh=None if quote.energy_kwh is None else times(quote.energy_kwh),
+        co2_kg=None if quote.co2_kg is None else times(quote.co2_kg),
+    )
 
 
 def _share(quote: Quote, options: Options) -> float:

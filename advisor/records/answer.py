@@ -569,7 +569,7 @@ class Situation:
 Choice = Literal["cheapest", "balanced", "fastest"]
 
 
-AlternativeKind = Literal["cheapest", "fastest", "budget", "deadline", "flag"]
+AlternativeKind = Literal["cheapest", "fastest", "budget", "deadline", "split", "flag"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -577,7 +577,8 @@ class Alternative:
     """An offer outside the limits, named when no offer keeps all of them.
 
     - `kind`: "cheapest", "fastest": without any limit; "budget", "deadline": what --max-usd or --deadline alone buys;
-      "flag": the answer with one flag changed
+      "split": inference divided by hand over `instance_count` machines of the quote; "flag": the answer with one flag
+      changed
     - `flag`: what to type, such as `--batch auto`; "" if the whole job is done
     - `done_ratio`: the share of the job that is done
     """

@@ -188,7 +188,8 @@ def _closest(recommendation: Recommendation) -> str:
         time = units.format_duration(quote.time_s)
         amount = units.format_money(quote.job_usd.mid, rate=rate)
         how = f"in {time}" if job.requests_per_day is None else f"per month with a p99 of {time}"
-        return f"{amount} {how} on {quote.provider} {instance_label(quote)}"
+        doubt = ", whose time no measurement backs" if quote.time_source == "datasheet" else ""
+        return f"{amount} {how} on {quote.provider} {instance_label(quote)}{doubt}"
 
     found = {one.kind: one for one in reversed(recommendation.alternatives)}
     if "cheapest" not in found:
@@ -197,11 +198,13 @@ def _closest(recommendation: Recommendation) -> str:
     said = f"Without limits, {named} is {outcome(found['cheapest'].quote)}"
     if "fastest" in found:
         said += f", and the fastest {outcome(found['fastest'].quote)}"
+    split = found.get("split")
+    by_hand = f" Split by hand over machines, it is {outcome(split.quote)}." if split else ""
     whole = [one for one in recommendation.alternatives if one.kind == "flag" and one.done_ratio == 1]
     if not whole:
-        return f"{said}. No change of a single flag is enough for the whole job."
+        return f"{said}. No change of a single flag is enough for the whole job.{by_hand}"
     change = min(whole, key=lambda one: one.quote.job_usd.mid)
-    return f"{said}. Change one flag: {change.flag} ({outcome(change.quote)})."
+    return f"{said}.{by_hand} Change one flag: {change.flag} ({outcome(change.quote)})."
 
 
 def _other_unit(recommendation: Recommendation) -> str:

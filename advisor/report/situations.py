@@ -111,13 +111,13 @@ def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
     job, rate, (cost, time) = recommendation.job, recommendation.exchange_rate, _headings(recommendation.job)
     columns: tuple[ColumnOf[Alternative], ...] = (
         column("", lambda one: _alternative(one, job, rate=rate)),
-        column("instance", lambda one: f"{one.quote.provider} {instance_label(one.quote)}{_doubt(one.quote)}"),
+        column("instance", lambda one: f"{one.quote.provider} {instance_label(one.quote)}{_doubt_outside(one.quote)}"),
         column("batch", lambda one: f"{one.quote.batch:,}", drop_order=1),
         column(cost, lambda one: units.format_money(one.quote.job_usd.mid, rate=rate)),
         column(time, lambda one: units.format_duration(one.quote.time_s)),
     )
     notes = ("? its price is too old, or no measurement backs its time.",)
-    has_doubt = any(_doubt(one.quote) for one in recommendation.alternatives)
+    has_doubt = any(_doubt_outside(one.quote) for one in recommendation.alternatives)
     yield table_of(
         recommendation.alternatives, columns, title="Closest to the limits", notes=notes if has_doubt else ()
     )
@@ -132,6 +132,11 @@ def _doubt(quote: Quote) -> str:
     return "" if quote.may_lead else " ?"
 
 
+def _doubt_outside(quote: Quote) -> str:
+    """Return the mark of an offer outside the limits: one without a measurement leads where no other keeps them."""
+    return " ?" if quote.time_source == "datasheet" else _doubt(quote)
+
+
 def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> str:
     share = "" if one.done_ratio == 1 else f" ({units.format_ratio(one.done_ratio)})"
     match one.kind:
@@ -141,6 +146,8 @@ def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> st
             buys = f"{units.format_money(job.limits.max_usd or 0.0, rate=rate)} buys"
         case "deadline":
             buys = f"{units.format_duration(job.limits.deadline_s or 0.0)} buys"
+        case "split":
+            return "split by hand over machines"
         case "flag":
             buys = "change"
     return f"{buys} {one.flag or 'the whole job'}{share}"

@@ -251,7 +251,10 @@ def spreading_of(options: Options, *, is_served: bool = False) -> Spreading:
         for name, default in _TRAINING_DEFAULTS:
             if getattr(options, name) != default and not (is_served and name == "max_machines"):
                 flag = flag_name(name)
-                raise UsageError(f"{flag} applies only to training", hint=f"add --mode training, or leave out {flag}")
+                jobs, hint = "training", f"add --mode training, or leave out {flag}"
+                if name == "max_machines":
+                    jobs, hint = "training and LLM serving", f"{hint}; samples of inference can be split by hand"
+                raise UsageError(f"{flag} applies only to {jobs}", hint=hint)
     return Spreading(
         gpus=options.gpus,
         max_gpus=options.max_gpus,

@@ -4,7 +4,7 @@ On the market of tests/answers/test_break_even.py a step takes the GPU 0.4 s and
 the CPU 1 s a sample at $1e-4 a second.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -91,6 +91,19 @@ def test_budget_and_deadline_are_told_apart() -> None:
     assert kinds == {"cheapest": "cpu", "fastest": "gpu", "budget": "cpu", "deadline": "gpu"}
     assert flags(found)["--max-usd 0.22"].quote.job_usd.mid == pytest.approx(0.21504)
     assert flags(found)["--deadline 18m"].quote.job_s.mid == pytest.approx(1024)
+
+
+def test_inference_is_split_by_hand_over_the_machines_that_keep_the_deadline() -> None:
+    # 1024 samples take a CPU 1024 s and $0.1024, so 11 of them 94 samples each: 94 s and 11 x $0.0094. Three GPUs do
+    # 342 each in 171 steps of 0.42 s for $0.215.
+    given: dict[str, Any] = {"samples": 1024, "deadline": 100.0, "batch": "2"}
+    quote = of_kind(answer(mode="inference", **given), "split").quote
+    assert (quote.instance, quote.instance_count, quote.job_s.mid) == ("cpu", 11, pytest.approx(94.0))
+    assert quote.job_usd.mid == pytest.approx(0.1034)
+    assert sum(asdict(quote.job_parts_usd).values()) == pytest.approx(0.1034)
+    assert of_kind(answer(mode="inference", max_usd=0.11, **given), "split").quote == quote
+    for options in ({"mode": "inference", "max_usd": 0.103}, {"mode": "training"}):
+        assert all(one.kind != "split" for one in answer(**given, **options).alternatives)
 
 
 def test_a_flag_that_leaves_out_what_would_do() -> None:

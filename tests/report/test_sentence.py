@@ -6,6 +6,7 @@ from advisor.records.answer import Alternative, DeviceChance, JobLimits, Recomme
 from advisor.records.rejection import RejectionCode
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
+from advisor.report.situations import alternative_tables
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection, shown_quotes
 from tests.says import assert_says
 
@@ -273,6 +274,14 @@ def test_a_deadline_before_any_machine_starts_is_asked_about() -> None:
     assert_says(said(6.0), "deadline of 6 s", "--deadline 6h")
     assert_says(said(35.0), "--deadline 35m")
     assert "did you mean" not in said(60.0)
+
+
+def test_an_unmeasured_offer_outside_the_limits_is_marked() -> None:
+    unmeasured = Alternative(kind="fastest", quote=replace(A10G, time_source="datasheet"))
+    answer = replace(recommendation(), alternatives=(Alternative(kind="cheapest", quote=L4), unmeasured))
+    assert_says(sentence.headline(answer), "aws g5.xlarge, whose time no measurement backs")
+    (table,) = alternative_tables(answer)
+    assert [row[1] for row in table.rows] == ["aws g6.xlarge", "aws g5.xlarge ?"]
 
 
 def test_the_price_per_hour_is_said_with_its_region() -> None:
