@@ -123,8 +123,9 @@ class QuantizedLinear(nn.Module):
         sizes = {"packed": count // 2, "scales": scale_count + 4 * math.ceil(scale_count / _SCALES_BLOCK)}
         device = next(layer.parameters()).device
         for name, size in sizes.items():
-            packed = torch.empty(size, dtype=torch.uint8, device=device)
-            self.register_parameter(name, nn.Parameter(packed, requires_grad=False))
+            packed = nn.Parameter(torch.empty(size, dtype=torch.uint8, device=device), requires_grad=False)
+            packed.weight_count = count if name == "packed" else 0  # type: ignore[attr-defined]
+            self.register_parameter(name, packed)
         self.bias = layer.bias
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:

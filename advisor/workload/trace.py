@@ -338,7 +338,7 @@ def merged_workload(
         traced_batches=tuple(batches),
         method=method,
         torch_version=torch.__version__,
-        parameter_count=sum(p.numel() for p in parameters) + steps[0].other_parameter_count,
+        parameter_count=sum(getattr(p, "weight_count", p.numel()) for p in parameters) + steps[0].other_parameter_count,
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters) + steps[0].other_parameter_bytes,
         optimizer=", ".join(steps[0].optimizers) or None,
         inputs=inputs,

@@ -83,6 +83,7 @@ def test_moments_in_8_bits_take_a_byte_and_their_scales(optimizer: OptimizerChoi
 
 def test_weights_in_4_bits_are_dequantized_in_forward_and_backward() -> None:
     found = traced(FineTuning(method="qlora", rank=2, targets=("all-linear",)))
+    assert found.parameter_count == 280  # as with lora
     # 192 weights in half a byte; a byte for each 64 of a layer (2 + 1), and 4 for their scale in each layer.
     assert found.parameter_bytes == 192 / 2 + 3 + 2 * 4 + 4 * 88
     calls = dict.fromkeys(("forward", "backward"), 0)
