@@ -27,6 +27,7 @@ from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import GivenOptions, Options, ScriptOptions
 from advisor.records.price import Catalog
+from advisor.records.sample_words import ASSUMED_BATCH
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload
 from advisor.workload.source_trace import SourceTrace
@@ -151,7 +152,7 @@ def question_of(
     """
     check_coverage(workload, options)
     check_effects(options)
-    workload, options = as_served(workload, options, engines=catalog.engines)
+    workload, options = as_served(_without_batch_note(workload, options), options, engines=catalog.engines)
     workload, options = as_fine_tuned(workload, options)
     options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
@@ -166,6 +167,13 @@ def question_of(
         trace_fused=trace_fused,
         trace_chunked=trace_chunked,
     )
+
+
+def _without_batch_note(workload: Workload, options: Options) -> Workload:
+    """Return the workload without the note on the assumed batch size if `--batch` gives one."""
+    if not options.batch.strip():
+        return workload
+    return replace(workload, assumptions=tuple(note for note in workload.assumptions if note != ASSUMED_BATCH))
 
 
 def _traced(request: ProfileRequest) -> Workload:
@@ -245,6 +253,7 @@ def profile_source(
         if (at_lengths := _at_lengths(workload, source, options)) is not None:
             workload = at_lengths(wanted or workload.batch)
     check_coverage(workload, options)
+    workload = _without_batch_note(workload, options)
     return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 
 

@@ -9,14 +9,11 @@ import torch
 from torch import nn
 
 from advisor.errors import LoadError
+from advisor.records.sample_words import ASSUMED_BATCH, DEFAULT_BATCH
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import Inputs
 from advisor.workload.user_error import passes_arguments_on
 
-DEFAULT_BATCH = 32
-"""Batch size if the source gives none; a note says so."""
-ASSUMED_BATCH = f"the source gives no batch size: {DEFAULT_BATCH:,} unless --batch is set"
-"""Also true if `--batch` is given, because one trace serves all batch sizes."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

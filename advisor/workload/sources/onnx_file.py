@@ -7,9 +7,9 @@ import torch
 
 from advisor.errors import LoadError
 from advisor.files.regular_file import read_regular_file
+from advisor.records.sample_words import ASSUMED_BATCH, DEFAULT_BATCH
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
-from advisor.workload.inputs import ASSUMED_BATCH, DEFAULT_BATCH
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.sources.installed import require
 
