@@ -88,14 +88,16 @@ def _peak(device: DeviceMemory) -> str:
 
 
 def _device_columns(answer: MemoryAnswer) -> tuple[ColumnOf[DeviceMemory], ...]:
-    plan: ColumnOf[DeviceMemory] = column("plan", lambda device: plan_label(device.plan))
-    usable: ColumnOf[DeviceMemory] = numbers("usable", lambda device: device.usable_bytes, units.format_bytes)
+    plan: ColumnOf[DeviceMemory] = column("plan", lambda device: plan_label(device.plan), drop_order=4)
+    usable: ColumnOf[DeviceMemory] = numbers(
+        "usable", lambda device: device.usable_bytes, units.format_bytes, drop_order=3
+    )
     return (
-        column("device", lambda device: device.name),
+        column("device", lambda device: device.name, shortens_to=24),
         *([plan] if any(device.plan for device in answer.devices) else []),
-        numbers("memory", lambda device: device.memory_bytes, units.format_bytes),
+        numbers("memory", lambda device: device.memory_bytes, units.format_bytes, drop_order=2),
         *([usable] if any(_usable(device, answer.generation) for device in answer.devices) else []),
-        column("precision", lambda device: device.precision),
+        column("precision", lambda device: device.precision, drop_order=1),
         column("peak [range]", _peak, lambda device: device.peak_bytes),
         column("verdict", lambda device: device.verdict),
         column(_largest_name(answer.generation), _largest, lambda device: device.largest_batch),

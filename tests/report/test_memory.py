@@ -2,9 +2,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from advisor.catalog.overlay import load_catalog
 from advisor.records.answer import QuotedDevice
 from advisor.records.device_memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
 from advisor.records.generation import Generation
+from advisor.records.scale import Plan
 from advisor.report.as_json import to_json
 from advisor.report.content import View
 from advisor.report.memory import memory_content
@@ -123,3 +125,13 @@ def test_an_answer_shows_itself(monkeypatch: Any) -> None:
 def test_every_line_fits_80_columns() -> None:
     long_name = replace(on("NVIDIA RTX 6000 Ada Generation with a long name", 6), precision="amp-bf16")
     assert max(map(len, text(long_name, on("B", 8)).splitlines())) <= 80
+
+
+def test_names_and_verdicts_are_whole_at_80_columns() -> None:
+    one = replace(on("aws p4de.24xlarge", 80), usable_bytes=72.25 * GIB, plan=Plan(tensor=8), precision="bf16")
+    two = replace(one, name="h100-sxm5-80gb", verdict="does not fit", largest_batch_at_most=1000)
+    generation = Generation(prompt_tokens=8, output_tokens=2, engine=load_catalog().engines["vllm"])
+    served = replace(answer(one, two), generation=generation)
+    shown = to_text(memory_content(served), View(width=80))
+    assert_says(shown, "peak [range]", "most in flight", "aws p4de.24xlarge", "tensor 8", "h100-sxm5-80gb", "tensor 8")
+    assert all(len(line) <= 80 for line in shown.splitlines())
