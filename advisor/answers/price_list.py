@@ -14,7 +14,7 @@ from advisor.cost.job import price_kind_of
 from advisor.cost.selection import check_names, offer_filter, price_marks
 from advisor.errors import NothingFitsError, UsageError, did_you_mean
 from advisor.records.options import Options
-from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, PriceKind
+from advisor.records.price import ANY_REGION, Catalog, Offer, PriceChange, PricedOffer, PriceKind
 from advisor.records.rejection import Cause
 
 
@@ -37,6 +37,9 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
 def no_price_error(catalog: Catalog, options: Options) -> NothingFitsError:
     """Return the error of a list without a price; it names a line of an overlay that rules out what is asked for."""
     hint, why_excluded = "remove some of the limits", _filter(catalog, options)
+    causes = (why_excluded(offer) for offer in catalog.offers if offer.region == ANY_REGION)
+    if any(cause is not None and cause.code == "other-region" for cause in causes):
+        hint += f", or add --region {ANY_REGION}: most lists of GPU clouds name no regions"
     ruled_out = (offer for offer in catalog.offers if (cause := why_excluded(offer)) and cause.code == "excluded")
     if offer := next(ruled_out, None):
         hint += f", or change your overlay ({offer.id}: {offer.excluded})"

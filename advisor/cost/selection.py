@@ -9,7 +9,17 @@ from advisor.cost.price_trust import price_trust
 from advisor.errors import UsageError, did_you_mean
 from advisor.records.answer import Quote
 from advisor.records.options import DropPrices, Options
-from advisor.records.price import Offer, Price, PricedOffer, PriceErrors, PriceKind, PriceMark, PriceSource, Rejected
+from advisor.records.price import (
+    ANY_REGION,
+    Offer,
+    Price,
+    PricedOffer,
+    PriceErrors,
+    PriceKind,
+    PriceMark,
+    PriceSource,
+    Rejected,
+)
 from advisor.records.rejection import Cause, RejectionCode
 
 _MARK_CODES: dict[PriceMark, RejectionCode] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
@@ -121,7 +131,8 @@ def offer_filter(options: Options) -> Callable[[Offer], Cause | None]:
         if providers and offer.provider.lower() not in providers:
             return Cause(code="other-provider", what=offer.provider)
         if regions and regions.isdisjoint((offer.region.lower(), offer.geo.lower())):
-            return Cause(code="other-region", what=offer.region)
+            unnamed = " (its list names no region)" if offer.region == ANY_REGION else ""
+            return Cause(code="other-region", what=f"{offer.region}{unnamed}")
         if options.tier and offer.tier not in options.tier:
             return Cause(code="other-tier", what=offer.tier)
         if instances and instances.isdisjoint((offer.instance.lower(), offer.id.lower())):

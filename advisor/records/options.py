@@ -245,7 +245,9 @@ class Options:
         parse=partial(units.parse_count, least=0),
     )
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
-    region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
+    region: tuple[str, ...] = _flag(
+        (), "only these regions; most GPU clouds list none: global", metavar="REGION|US|EU|JP"
+    )
     tier: tuple[Tier, ...] = _flag(
         (), "only these tiers; by default all but marketplaces, which --provider can also name"
     )

@@ -73,6 +73,12 @@ def test_what_the_user_rules_out_is_not_listed(advise: Advise) -> None:
     assert_says(result.err, "error:", "no price", "salad", "advisor.yaml:2: exclude.provider")
 
 
+def test_a_region_that_leaves_out_a_list_without_regions_says_how_to_name_it(advise: Advise) -> None:
+    assert_says(advise("prices", "list", "--provider", "lambda", "--region", "US").err, "no price", "--region global")
+    assert "lambda" in advise("prices", "list", "--provider", "lambda", "--region", "US,global").out
+    assert "global" not in advise("prices", "list", "--provider", "aws", "--tier", "neocloud").err
+
+
 @pytest.mark.parametrize(
     ("flag", "name", "hint"),
     [("--provider", "awss", "aws"), ("--region", "us-eats-1", "us-east-1")],
