@@ -248,7 +248,10 @@ def _efficiencies(
                 step.precision == precision or _UNITS[precision] & {*step.device.peak_flops_per_s} for step in used
             ):
                 continue
-            own = unseen["device" if scope.generation != ANY else "generation"]
+            seen = tuple(
+                sorted({one.device.id for one in used if one.precision == precision and one.group[0] not in OPERATORS})
+            )
+            own = unseen["device" if seen and scope.generation != ANY else "generation"]
             plain = fit.efficiency(logs, precision)
             types = {gpu.memory_type for gpu in gpus if scope.holds(gpu)}
             found.append(
@@ -264,7 +267,7 @@ def _efficiencies(
                     **asdict(spread_of[precision]),
                     other_vendor_log_spread=added_spread(unseen["vendor"], known=own) if scope.is_of_all else 0.0,
                     fitted_vendors=tuple(sorted({step.device.vendor for step in used})) if scope.is_of_all else (),
-                    fitted_on=tuple(sorted({step.device.id for step in used if step.group[0] not in OPERATORS})),
+                    fitted_on=seen,
                 )
             )
     fallbacks = [one for one in found if one.generation == ANY and one.precision == "fp32"]

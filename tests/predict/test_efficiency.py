@@ -105,7 +105,6 @@ SHIPPED = load_catalog().efficiencies
 def test_a_shipped_efficiency_is_physical_and_sourced(fit: Efficiency) -> None:
     assert ANY in fit.families
     assert fit.source
-    assert fit.fitted_on
     assert 0 <= fit.overlap_ratio <= 1
     assert fit.dispatch_s > 0
     assert fit.device_log_spread > 0

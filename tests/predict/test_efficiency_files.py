@@ -24,9 +24,21 @@ OF_MAKE_FIT = [one for one in EFFICIENCIES if one.vendor != "AWS"]
 
 
 @pytest.mark.parametrize("efficiency", EFFICIENCIES, ids=file_name)
-def test_every_file_names_its_devices_and_is_as_the_fit_writes_it(efficiency: Efficiency) -> None:
-    assert efficiency.fitted_on
+def test_every_file_is_as_the_fit_writes_it(efficiency: Efficiency) -> None:
     assert (FILES / file_name(efficiency)).read_text(encoding="utf-8") == yaml_text(efficiency)
+
+
+@pytest.mark.parametrize("efficiency", OF_MAKE_FIT, ids=file_name)
+def test_a_precision_that_no_step_of_a_generation_was_timed_in_is_as_unsure_as_an_unseen_generation(
+    efficiency: Efficiency,
+) -> None:
+    [of_all] = [
+        one
+        for one in EFFICIENCIES
+        if (one.kind, one.precision, one.vendor, one.generation) == (efficiency.kind, efficiency.precision, ANY, ANY)
+    ]
+    assert of_all.fitted_on
+    assert efficiency.fitted_on or efficiency.unseen_log_spread >= of_all.unseen_log_spread
 
 
 def test_every_file_is_read() -> None:
