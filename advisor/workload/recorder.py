@@ -172,6 +172,7 @@ class Recorder(TorchDispatchMode):
         self._sequence_numbers: list[int] = []
         self._sequence_places: list[tuple[str, bool]] = []
         self._autocasts: list[bool] = []
+        self._follows_loop = False
         self._gradient_hooks: list[Any] = []
         self._gradients: set[int] = set()
         self._own_storages: set[int] = set()
@@ -226,9 +227,15 @@ class Recorder(TorchDispatchMode):
         if not self._stack and not _in_backward():
             self.phase = "loss"
 
+    def follow_autocast(self, *, is_on: bool) -> None:
+        """From now on, compute in fp32 what the loop around the model runs outside of its autocast, which `is_on`."""
+        self._follows_loop = True
+        self._autocasts = [True] if is_on else []
+        self._mark()
+
     def enter_autocast(self, *, is_on: bool) -> None:
-        """Enter a region in which the model itself, not the loop around it, switches autocast off or on again."""
-        self._autocasts.append(is_on or not self._stack)
+        """Enter a region in which the model, or the loop around it if that is followed, switches autocast on or off."""
+        self._autocasts.append(is_on or not (self._stack or self._follows_loop))
         self._mark()
 
     def leave_autocast(self) -> None:
@@ -243,7 +250,8 @@ class Recorder(TorchDispatchMode):
         self._sequence_places.append(self._place_in_forward())
 
     def _place_in_forward(self) -> tuple[str, bool]:
-        return self._stack[-1] if self._stack else "", bool(self._autocasts) and not self._autocasts[-1]
+        without_autocast = not self._autocasts[-1] if self._autocasts else self._follows_loop
+        return self._stack[-1] if self._stack else "", without_autocast
 
     def _place(self) -> tuple[str, bool]:
         """Return the current module, and whether it has switched autocast off; in backward, those of the forward."""

@@ -52,12 +52,12 @@ class StepCaptured(BaseException):
     """Ends the script once the step is captured. Not an `Exception`, so that the script's handlers do not catch it."""
 
 
-class CalledWithoutBackwardError(TraceError):
-    """The first calls with gradients, as many as `count`, had no backward pass: they are no part of a training step."""
+class RunAgainError(TraceError):
+    """The step is not as it was taken to be: `found` are the keywords with which to capture it in a second run."""
 
-    def __init__(self, count: int) -> None:
-        super().__init__(f"{count} calls of the model have no backward pass", hint="begin after them")
-        self.count = count
+    def __init__(self, **found: Any) -> None:
+        super().__init__("the step is not as it was taken to be", hint="run the script again")
+        self.found = found
 
 
 class NoTrainingStepError(TraceError):
@@ -77,7 +77,7 @@ def trace_script(
 
     In training, earlier calls without gradients (a first evaluation) run for real; those that each step repeats are
     counted. If the first calls with gradients turn out to have no backward pass (to try the model, or to act in an
-    environment), the script runs again and skips them.
+    environment), the script runs again and skips them. So it does if autocast begins only after the first call.
 
     The step is traced on fake tensors with assumed data-dependent sizes, and pretrained models are fake from the start.
     If the code needs values, the script runs again on real tensors. The result holds only for the script's batch.
@@ -90,13 +90,13 @@ def trace_script(
             with suppress(NoTrainingStepError):
                 return trace_script(path, argv, mode="training", attention=attention)
         return trace_script(path, argv, mode="inference", attention=attention)
-    skipped = 0
+    how: dict[str, Any] = {"mode": mode, "attention": attention}
     for _ in range(_MOST_RUNS):
         try:
-            return _trace_step(path, argv, mode=mode, attention=attention, skipped_count=skipped, may_skip=True)
-        except CalledWithoutBackwardError as early:
-            skipped += early.count
-    return _trace_step(path, argv, mode=mode, attention=attention, skipped_count=skipped, may_skip=False)
+            return _trace_step(path, argv, **how)
+        except RunAgainError as again:
+            how |= again.found
+    return _trace_step(path, argv, **how, is_last_run=True)
 
 
 def _trace_step(path: Path, argv: Sequence[str], **how: Any) -> Workload:
@@ -129,13 +129,16 @@ class _Capture:
         mode: Mode,
         method: Method,
         attention: Attention,
-        skipped_count: int,
-        may_skip: bool,
+        skipped_count: int = 0,
+        has_autocast: bool = False,
+        is_last_run: bool = False,
         notes: Sequence[str] = (),
     ) -> None:
         self._mode = mode
         self._skipped_count = skipped_count
-        self._may_skip = may_skip
+        self._has_autocast = has_autocast
+        """A part of the step runs in autocast, though not its first call."""
+        self._is_last_run = is_last_run
         self._notes = notes
         self._attention = attention
         self._method = method
@@ -153,6 +156,7 @@ class _Capture:
         """Where the model was called."""
         self._with_gradients: set[int] = set()
         """Numbers of the calls whose results have had a gradient."""
+        self._follows_autocast = False
         self._without_count = 0
         """Calls of the model before the first one that gradients flow back to."""
         self._turns = OptimizerTurns()
@@ -199,7 +203,9 @@ class _Capture:
                 skipped_count=self._skipped_count,
             )
         if self._without_count:
-            raise CalledWithoutBackwardError(self._without_count)
+            raise RunAgainError(skipped_count=self._skipped_count + self._without_count)
+        if self._watch.has_parts_in_autocast and not self._follows_autocast and not self._is_last_run:
+            raise RunAgainError(has_autocast=True)
         return self.workload(path)
 
     @property
@@ -269,6 +275,10 @@ class _Capture:
         self._follower = self._open.enter_context(
             following_step(model, companions=companions, fake=fake, attention=self._attention)
         )
+        self._follows_autocast = self._has_autocast or self._watch.has_parts_in_autocast
+        if self._follows_autocast:
+            self._follower.recorder.follow_autocast(is_on=self._watch.is_in_autocast)
+            self._watch.on_left = self._follower.recorder.leave_autocast
         for call in frozen:
             call.repeat(self._follower.recorder, under_autocast=self._watch.is_in_autocast)
         if frozen:
@@ -342,7 +352,7 @@ class _Capture:
         """End the step, unless the script has another optimizer that may have a turn in it."""
         follower, turns = cast("Follower", self._follower), self._turns
         self._seen.clear()
-        if self._with_gradients and not turns.turns and self._may_skip:
+        if self._with_gradients and not turns.turns and not self._is_last_run:
             self._without_count = skipped_count(self._places, first=min(self._with_gradients))
             if self._without_count:
                 raise StepCaptured

@@ -52,6 +52,9 @@ class ScriptWatch:
 
     def __init__(self) -> None:
         self._autocasts: list[_Autocast] = []
+        self._entered_before: list[_Autocast] = []
+        self.on_left: Callable[[], None] = lambda: None
+        """Called when the step leaves an autocast that was entered before it."""
         """The entered ones, innermost last."""
         self._autocast: _Autocast | None = None
         self._off: _Autocast | None = None
@@ -73,6 +76,7 @@ class ScriptWatch:
     def begin(self, model: nn.Module, inputs: Sequence[torch.Tensor]) -> None:
         """Note the settings in which the step begins."""
         self._is_in_step = True
+        self._entered_before = list(self._autocasts)
         for autocast in self._autocasts[-1:]:
             self._use(autocast)
         self._plain = plain_precision()
@@ -80,6 +84,11 @@ class ScriptWatch:
         self._dtypes = sorted(str(dtype).removeprefix("torch.") for dtype in dtypes)
         self._half = HALF_OF.get(dtypes.pop()) if len(dtypes) == 1 else None
         self._layout = layout_of((*inputs, *model.parameters()))
+
+    @property
+    def has_parts_in_autocast(self) -> bool:
+        """True if the step has used autocast in code of which the lines are seen, on parameters in fp32."""
+        return self._autocast is not None and self._told is None and self._half is None
 
     @property
     def is_in_autocast(self) -> bool:
@@ -216,6 +225,9 @@ class ScriptWatch:
     def _left(self, autocast: Any, *_: Any) -> None:
         if autocast.advisor_seen in self._autocasts:
             self._autocasts.remove(autocast.advisor_seen)
+        if autocast.advisor_seen in self._entered_before:
+            self._entered_before.remove(autocast.advisor_seen)
+            self.on_left()
 
     def _scaler_init(self, init: Callable[..., None]) -> Callable[..., None]:
         @passes_arguments_on

@@ -148,6 +148,32 @@ def test_a_pass_whose_result_is_detached_is_part_of_its_step(script):
     assert op_counts(trace_script(path, [], mode="training"))["aten.addmm"] == 4
 
 
+@pytest.mark.parametrize(
+    ("body", "in_fp32"),
+    [
+        ("with half:\n                loss = model(x).mean()", [False, False]),
+        ("y = model.first(x)\n            with half:\n                loss = model.second(y).mean()", [True, False]),
+        ("with half:\n                y = model.first(x)\n            loss = model.second(y).mean()", [False, True]),
+        ("loss = model(x).mean()", [False, False]),
+    ],
+)
+def test_what_runs_outside_of_the_scripts_autocast_runs_in_fp32(script, body, in_fp32):
+    path = script(f"""
+        model, x = Net(16), torch.randn(5, 8)
+        half = torch.autocast("cuda", dtype=torch.bfloat16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(1000):
+            {body}
+            loss.backward()
+            optimizer.step()
+        """)
+    workload = trace_script(path, [], mode="training")
+    forward = [row for row in workload.rows if row.op == "aten.addmm"]
+    backward = [row for row in workload.rows if row.op == "aten.mm"]
+    assert [bool(row.attributes.get("in_full")) for row in forward] == in_fp32
+    assert {bool(row.attributes.get("in_full")) for row in backward} == set(in_fp32)
+
+
 def test_two_calls_of_a_step_without_a_loop_are_both_counted(script):
     path = script("""
         model, optimizer = Net(16), None
