@@ -135,18 +135,20 @@ def untouched(objects: Sequence[Any]) -> Iterator[None]:
             restore(state)
 
 
-def with_tensors(objects: Sequence[Any], stand_in: StandIn) -> dict[int, torch.Tensor]:
+def with_tensors(
+    objects: Sequence[Any], stand_in: StandIn, *, loose: Sequence[torch.Tensor] = ()
+) -> dict[int, torch.Tensor]:
     """Replace every parameter and buffer by `stand_in(tensor)`; return the replacements by the id of the original.
 
     Tied tensors stay tied, and other references to them (an optimizer's groups, the flat weights of an RNN) are
     replaced too. Tensors in other attributes are small constants that code may read or write in place; they become
-    copies. Call inside `untouched`, which restores the originals.
+    copies, except for those in `loose`. Call inside `untouched`, which restores the originals.
     """
     owners = _owners(objects)
     registries = [
         registry for owner in owners if isinstance(owner, nn.Module) for registry in (owner._parameters, owner._buffers)
     ]
-    replaced: dict[int, torch.Tensor] = {}
+    replaced = {id(tensor): tensor for tensor in loose}
     for registry in registries:
         for tensor in registry.values():
             if tensor is not None and id(tensor) not in replaced:

@@ -2,11 +2,13 @@
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
+import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from advisor import units
@@ -67,6 +69,12 @@ class OptimizerTurns:
         """Forget the optimizers that the script has dropped before its step."""
         if len(self._made) > 1:
             gc.collect()  # an optimizer and its scheduler refer to each other
+
+    def loose_parameters(self, networks: Iterable[nn.Module]) -> list[torch.Tensor]:
+        """Return the parameters of all optimizers that none of the networks holds, such as tables of plain tensors."""
+        known = {id(parameter) for network in networks for parameter in network.parameters()}
+        held = (part for optimizer in self._made for group in optimizer.param_groups for part in group["params"])
+        return list({id(part): part for part in held if id(part) not in known}.values())
 
     def add(self, optimizer: Optimizer, *, call_count: int, backward_count: int) -> bool:
         """Add a turn; return True if it is the optimizer's first one."""

@@ -141,7 +141,13 @@ class Recorder(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(
-        self, model: nn.Module, *, companions: Sequence[nn.Module] = (), sizes: AssumedSizes, symbolic: bool
+        self,
+        model: nn.Module,
+        *,
+        companions: Sequence[nn.Module] = (),
+        loose: Sequence[torch.Tensor] = (),
+        sizes: AssumedSizes,
+        symbolic: bool,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.phase: Phase = "forward"
@@ -179,13 +185,13 @@ class Recorder(TorchDispatchMode):
         self._trained: set[int] = set()
         self._blocks = BlockMemory(model, paths=self._paths)
         self._recomputed: dict[str, None] = {}
+        for parameter in (*loose, *(part for network in (model, *companions) for part in network.parameters())):
+            stored = self._storages.of(parameter, "parameters")
+            self._own_storages.add(stored.serial)
+            if parameter.requires_grad and parameter.is_leaf:
+                self._trained.add(stored.value)
+                self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
         for network in (model, *companions):
-            for parameter in network.parameters():
-                stored = self._storages.of(parameter, "parameters")
-                self._own_storages.add(stored.serial)
-                if parameter.requires_grad and parameter.is_leaf:
-                    self._trained.add(stored.value)
-                    self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
             for buffer in network.buffers():
                 self._own_storages.add(self._storages.of(buffer, "buffers").serial)
         self._model_count = len(self._storages.events)

@@ -273,7 +273,13 @@ class _Capture:
         frozen, uncounted_count = self._frozen.of_step(called)
         companions = _companions(model, path=self._path, others=[call.network for call in frozen])
         self._follower = self._open.enter_context(
-            following_step(model, companions=companions, fake=fake, attention=self._attention)
+            following_step(
+                model,
+                companions=companions,
+                fake=fake,
+                attention=self._attention,
+                loose=self._turns.loose_parameters([model, *(one for one in companions if isinstance(one, nn.Module))]),
+            )
         )
         self._follows_autocast = self._has_autocast or self._watch.has_parts_in_autocast
         if self._follows_autocast:

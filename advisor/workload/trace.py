@@ -235,6 +235,8 @@ class Follower:
     """Ids of the model's parameters."""
     networks: Mapping[nn.Module, Sequence[torch.Tensor]]
     """The other networks, with their parameters."""
+    loose: Sequence[torch.Tensor] = ()
+    """Tensors that optimizers update and no network holds."""
 
     def step(self, inputs: Any, *, end: Moment | None = None, called: Collection[nn.Module] = ()) -> Recording:
         """Return the step, once it is over; `end` is when it was, if more was recorded since.
@@ -246,6 +248,7 @@ class Follower:
             for network, parts in self.networks.items()
             if network in called or not self.optimizers.held.isdisjoint(map(id, parts))
         ]
+        used.append([tensor for tensor in self.loose if id(tensor) in self.optimizers.held])
         others = {id(part): part for parts in used for part in parts if id(part) not in self.own_ids}.values()
         return replace(
             self.recorder.finish(inputs=tensors_in(inputs), optimizers=self.optimizers.names, end=end),
@@ -262,19 +265,21 @@ def following_step(
     fake: "FakeTensorMode | None",
     attention: Attention = "auto",
     half_attention: bool = False,
+    loose: Sequence[torch.Tensor] = (),
 ) -> Iterator[Follower]:
     """Record the step inside, on replacements of the tensors of `model` and `companions`.
 
     The replacements are fake tensors if `fake` is given, else real copies. Call inside `untouched`, unless the process
-    ends with the step.
+    ends with the step. `loose` are tensors that optimizers update and no network holds; they are not replaced.
     """
-    replaced = with_tensors([model, *companions], to_clone if fake is None else lambda tensor: to_fake(fake, tensor))
+    stand_in = to_clone if fake is None else partial(to_fake, fake)
+    replaced = with_tensors([model, *companions], stand_in, loose=loose)
     networks = [companion for companion in companions if isinstance(companion, nn.Module)]
     sizes = AssumedSizes()
     shape_env: Any = None if fake is None else fake.shape_env
     if shape_env is not None:
         shape_env.sizes = sizes
-    recorder = Recorder(model, companions=networks, sizes=sizes, symbolic=shape_env is not None)
+    recorder = Recorder(model, companions=networks, loose=loose, sizes=sizes, symbolic=shape_env is not None)
     optimizers = OptimizerSteps(recorder=recorder, fakes=replaced)
     with ExitStack() as stack:
         if fake is not None:
@@ -291,6 +296,7 @@ def following_step(
             recorder=recorder,
             optimizers=optimizers,
             own_ids=frozenset(map(id, model.parameters())),
+            loose=loose,
             networks={network: tuple(network.parameters()) for network in networks},
         )
 

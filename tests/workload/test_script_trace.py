@@ -174,6 +174,39 @@ def test_what_runs_outside_of_the_scripts_autocast_runs_in_fp32(script, body, in
     assert {bool(row.attributes.get("in_full")) for row in backward} == set(in_fp32)
 
 
+def test_parameters_of_an_optimizer_that_no_network_holds_are_trained_too(script):
+    path = script("""
+        model, table = Net(16), torch.randn(100, 8, requires_grad=True)
+        optimizer = torch.optim.Adam([table, *model.parameters()], lr=0.1)
+        for _ in range(1000):
+            model(table[torch.randint(0, 100, (5,))]).mean().backward()
+            optimizer.step()
+        """)
+    workload = trace_script(path, [], mode="training")
+    count = 100 * 8 + 212
+    [row] = rows_of(workload, "optimizer")
+    assert (workload.parameter_count, row.attributes["element_count"]) == (count, count)
+    peak = workload.memory[-1]
+    assert peak.parameters.full[0] == peak.gradients.full[0] == 4 * count
+    assert peak.optimizer_state.full[0] >= 2 * 4 * count
+
+
+def test_master_copies_of_the_weights_are_state_of_the_step(script):
+    path = script("""
+        model = Net(16).to(torch.bfloat16)
+        copies = [part.detach().float().clone().requires_grad_(True) for part in model.parameters()]
+        optimizer = torch.optim.Adam(copies, lr=0.1)
+        for _ in range(1000):
+            model(torch.randn(5, 8, dtype=torch.bfloat16)).mean().backward()
+            for part, copy in zip(model.parameters(), copies):
+                copy.grad, part.grad = part.grad.float(), None
+            optimizer.step()
+        """)
+    workload = trace_script(path, [], mode="training")
+    [row] = rows_of(workload, "optimizer")
+    assert (workload.parameter_count, row.attributes["element_count"]) == (2 * 212, 212)
+
+
 def test_two_calls_of_a_step_without_a_loop_are_both_counted(script):
     path = script("""
         model, optimizer = Net(16), None

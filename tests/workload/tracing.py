@@ -63,6 +63,8 @@ def tf32_settings_kept():
     """Put torch's newer settings for TF32 back, which it has since 2.9; the first one sets the others."""
     owners = [torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]
     before = [owner.fp32_precision for owner in owners]
+    for owner in owners[1:]:
+        owner.fp32_precision = "none"  # as in a new process: it has what the first one says
     try:
         yield
     finally:
