@@ -13,6 +13,7 @@ from advisor.ops.registry import (
     CHANNELS_LAST,
     ITEMSIZE_BYTES,
     MADE_CONTIGUOUS,
+    WITHOUT_INDICES,
     Call,
     Number,
     aten,
@@ -228,6 +229,7 @@ and of 4,096 points take 3 and 50 us."""
 def _cpu_loop(call: Call, itemsize_bytes: float) -> Program:
     loop, op = loop_of(call), counted_as(call.op)
     return Program(
+        extra_bytes=-call.outputs[1].size_bytes if WITHOUT_INDICES in call.attributes else 0.0,
         scalar_cycles=loop.shared_cycles,
         serial_cycles=loop.serial_cycles,
         has_vectors_nhwc=op in VECTORS_NHWC,

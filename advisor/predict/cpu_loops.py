@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from advisor.ops.registry import Call, Number, aten, counted_as, formula_of
+from advisor.ops.registry import ITEMSIZE_BYTES, WITHOUT_INDICES, Call, Number, aten, counted_as, formula_of
 from advisor.predict.products import fixed
 
 GRAIN_NUMEL = 32_768
@@ -110,6 +110,9 @@ _WINDOW_CYCLES: Mapping[str, tuple[float, float]] = {
     "aten.avg_pool3d_backward": (33.0, 1.8),
 }
 """For each window of a pool, or each gradient, and for each element of the window."""
+_WITHOUT_INDICES_CYCLES, _HALF_WITHOUT_INDICES_CYCLES = 1.2, 4.5
+"""For each element of a window without indices, in fp32 and in 16 bits: 0.3 to 1 in rows of 256 and more, 0.8 to 2.5 in
+rows of 32, and 3.3 to 4.9 on a Zen 4 (windows of 2 to 8); 1 to 2 and 4 to 6 were measured before."""
 _COMPARISON_CYCLES: Mapping[str, float] = {
     **dict.fromkeys(aten("sort argsort"), 13.5),
     **dict.fromkeys(aten("searchsorted bucketize isin"), 22.0),  # mispredicted branches
@@ -234,6 +237,9 @@ def _per_window(cycles: float, element_cycles: float) -> _Cycles:
     """Return cycles by window and by element. A window gives an element of the result, a gradient's first input."""
 
     def of_windows(call: Call) -> Number:
+        if WITHOUT_INDICES in call.attributes:
+            is_half = call.inputs[0].itemsize_bytes < ITEMSIZE_BYTES["float32"]
+            return (_HALF_WITHOUT_INDICES_CYCLES if is_half else _WITHOUT_INDICES_CYCLES) * _counted_flops(call)
         windows = (call.inputs if call.op.endswith("backward") else call.outputs)[0]
         return cycles * windows.numel + element_cycles * _counted_flops(call)
 

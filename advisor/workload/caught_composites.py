@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from advisor.ops.registry import IN_FULL, IN_HALF
+from advisor.ops.registry import IN_FULL, IN_HALF, WITHOUT_INDICES
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.explained_step import WhyUnfused
 from advisor.records.workload import Attention, Attribute
@@ -55,6 +55,7 @@ _FINITE_TESTS: Mapping[Callable[..., Any], float] = {
 """Tests of values that fake tensors lack, and the share that is expected to pass: all values are taken to be finite."""
 _ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
 
+_MAX_POOLS_1D = (functional.max_pool1d, torch.max_pool1d)
 _FAST_NORM_MODULES = ("timm.layers.norm", "timm.layers.norm_act")
 _FUSED_DIMS = 4
 """Dimensions that fused attention kernels require of their operands (ATen's sdp_utils_cpp.h: check_tensor_shapes)."""
@@ -205,6 +206,9 @@ class Composites(TorchFunctionMode):
         if not self._real and callable(func) and func in CTC_LOSSES:
             with self._recorder.within(PAUSED):
                 args, kwargs = with_length_tensors(args, kwargs)
+        if func in _MAX_POOLS_1D and not (torch.is_grad_enabled() and (*args, kwargs.get("input"))[0].requires_grad):
+            with self._recorder.within(WITHOUT_INDICES):
+                return func(*args, **kwargs)
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)

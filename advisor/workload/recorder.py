@@ -22,6 +22,7 @@ from advisor.ops.registry import (
     IN_FULL,
     IN_HALF,
     UNFUSED,
+    WITHOUT_INDICES,
     Autocast,
     Cost,
     Formula,
@@ -308,7 +309,8 @@ class Recorder(TorchDispatchMode):
         """Mark the calls inside.
 
         PAUSED ones are not recorded: a composite runs that is recorded as one call. The others are parts of an operator
-        that autocast runs in half as a whole (IN_HALF), or that computes in fp32 also under autocast (IN_FULL).
+        that autocast runs in half as a whole (IN_HALF), that computes in fp32 also under autocast (IN_FULL), or that
+        a CPU runs WITHOUT_INDICES.
         """
         self._marks[mark] += 1
         try:
@@ -441,6 +443,8 @@ class Recorder(TorchDispatchMode):
         # torch/csrc/autograd/FunctionsManual.cpp).
         if operator.op in INDEXED_WRITES and phase != "backward":
             attributes += ((COPIES_DESTINATION, True),)
+        if self._marks[WITHOUT_INDICES]:
+            attributes += ((WITHOUT_INDICES, True),)
         if self._why_unfused and operator.family == "softmax":
             attributes += ((UNFUSED, self._why_unfused),)
         by_name = dict(attributes)

@@ -4,7 +4,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, WITHOUT_INDICES
 from advisor.predict.composite_kernels import PRODUCT_CALL_CYCLES
 from advisor.predict.kernel_time import BLAS_HALF, DISPATCHED, UNITS, Kernels
 from advisor.predict.lowering import StepKernels, lower
@@ -481,6 +481,22 @@ def test_pools_take_a_cpu_one_element_after_the_other_unless_they_are_compiled()
         mode: CompileMode = "eager" if other is last else "compile"
         assert not lowered(other, kind="cpu", compile_mode=mode).scalar_cycles.any()
     assert not lowered(toy, kind="gpu").scalar_cycles.any()
+
+
+def test_a_cpu_writes_no_indices_of_a_1d_max_pool_without_gradients_and_a_gpu_does() -> None:
+    """The 256 elements of 8 x 16 windows take 1.2 cycles each, 4.5 in 16 bits; 1,024 + 512 bytes, and 8 an index."""
+    samples, pooled = operand((0.0, 1.0), 8, 1, 32), operand((0.0, 1.0), 8, 1, 16)
+    indices = operand((0.0, 1.0), 8, 1, 16, dtype="int64")
+    attributes = {"kernel_size": (1, 2), WITHOUT_INDICES: True}
+    toy = workload(
+        row("aten.max_pool2d_with_indices", (samples,), (pooled, indices), family="pool", attributes=attributes)
+    )
+    on_cpu, in_half = lowered(toy, kind="cpu"), lowered(toy, kind="cpu", precision="bf16")
+    assert on_cpu.scalar_cycles[0, 0] == pytest.approx(1.2 * 256)
+    assert in_half.scalar_cycles[0, 0] == pytest.approx(4.5 * 256)
+    assert on_cpu.data_bytes[0, 0] == 1024 + 512
+    assert in_half.data_bytes[0, 0] == 512 + 256
+    assert lowered(toy, kind="gpu").data_bytes[0, 0] == 1024 + 512 + 8 * 128
 
 
 def test_a_cpu_packs_the_weights_of_fp32_products_with_several_rows() -> None:

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from advisor.ops.registry import autocast_of
+from advisor.ops.registry import WITHOUT_INDICES, autocast_of
 from tests.workload.tracing import Calls, attention_block, flops_by_op, op_counts, rows_of, sequences, tokens, traced
 
 
@@ -369,3 +369,18 @@ def test_cells_called_by_hand_are_what_they_are():
 def test_an_embedding_before_a_recurrent_layer_keeps_its_gradient():
     model = Calls(lambda self, ids: self.layer(self.table(ids))[0], table=nn.Embedding(50, 8), layer=nn.GRU(8, 5))
     assert op_counts(traced(model, tokens, mode="training"), phase="backward")["aten.embedding_dense_backward"] == 1
+
+
+@pytest.mark.parametrize("method", ["fake", "cpu_step"])
+def test_cpus_have_a_max_pool_without_indices_in_1d_if_no_gradient_needs_them(method):
+    def pooled(self, x):
+        assert method == "fake" or needs_values(x)
+        trained, in_2d = functional.max_pool1d(self.first(x), 2), functional.max_pool2d(x[:, None], 2)
+        return trained.sum() + in_2d.sum() + torch.max_pool1d(input=x, kernel_size=[2]).sum()
+
+    model = Calls(pooled, first=nn.Linear(8, 8))
+    for mode, without_indices in (("inference", [True, False, True]), ("training", [False, False, True])):
+        workload = traced(model, sequences, mode=mode)
+        assert workload.method == method
+        pools = rows_of(workload, "aten.max_pool2d_with_indices")
+        assert [WITHOUT_INDICES in pool.attributes for pool in pools] == without_indices
