@@ -63,6 +63,8 @@ class Program:
     """Work of functions between or inside the matmuls of a CPU, in additions on its vector units."""
     scalar_cycles: Number = 0.0
     """Cycles of a CPU's loop over single elements, shared by all cores."""
+    indexed_additions: Number = 0.0
+    """Elements that all cores of a CPU add at indices."""
     has_vectors_nhwc: bool = False
     """True if channels-last images take SIMD instead of `scalar_cycles`."""
     has_vectors_compiled: bool = False
@@ -232,6 +234,7 @@ def _cpu_loop(call: Call, itemsize_bytes: float) -> Program:
         extra_bytes=-call.outputs[1].size_bytes if WITHOUT_INDICES in call.attributes else 0.0,
         scalar_cycles=loop.shared_cycles,
         serial_cycles=loop.serial_cycles,
+        indexed_additions=loop.shared_additions,
         has_vectors_nhwc=op in VECTORS_NHWC,
         has_vectors_compiled=has_vectors_compiled(call),
     )

@@ -19,10 +19,12 @@ GRAIN_NUMEL = 32_768
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """Core cycles of a call: those divided among all cores, and those of a single core."""
+    """Core cycles of a call: those divided among all cores, and those of a single core; and its shared additions."""
 
     shared_cycles: Number = 0.0
     serial_cycles: Number = 0.0
+    shared_additions: Number = 0.0
+    """Elements that all cores add at indices, as `Kernels.indexed_additions`."""
 
 
 def loop_of(call: Call) -> Loop:
@@ -32,8 +34,13 @@ def loop_of(call: Call) -> Loop:
     """
     op = counted_as(call.op)
     cycles = LOOPS[op](call)
-    if op in _ON_ONE_CORE or _adds_half_at_indices(call):
+    if op in _ON_ONE_CORE:
         return Loop(serial_cycles=cycles)
+    if op in _WRITES_AT_INDICES:
+        # torch has no atomic addition of 16-bit elements.
+        is_shared = np.asarray(call.inputs[-1].numel > GRAIN_NUMEL) & (call.inputs[0].dtype == "float32")
+        additions = call.inputs[-1].numel * bool(call.attributes.get("accumulate"))
+        return Loop(serial_cycles=cycles * ~is_shared, shared_additions=additions * is_shared)
     if op in VECTORS_NHWC:
         return Loop(shared_cycles=cycles)
     is_shared = _iterated_numel(call) > GRAIN_NUMEL
@@ -41,9 +48,7 @@ def loop_of(call: Call) -> Loop:
 
 
 def _iterated_numel(call: Call) -> Number:
-    """Return the number of elements that torch iterates over: of the larger of input and output, or those indexed."""
-    if counted_as(call.op) in _WRITES_AT_INDICES:
-        return call.inputs[-1].numel
+    """Return the number of elements that torch iterates over: of the larger of input and output, or those read."""
     if counted_as(call.op) in _READS_AT_INDICES:
         return call.outputs[0].numel
     return np.maximum(call.inputs[0].numel, call.outputs[0].numel)
@@ -153,30 +158,16 @@ _ADAPTIVE_WINDOW_CYCLES = 28.0
 forward and backward."""
 _STRIDED_SCAN_CYCLES = 10.0
 """An element of a cumulative sum along another dimension than the last; along the last it is bandwidth-bound."""
-_ADDED_CYCLES = 5.0
-_ATOMIC_CYCLES = 24.0
-"""An element that is added at an index, by a single thread or with a compare-and-swap (ATen's cpu_atomic_add_float)."""
+ADDED_CYCLES = 5.0
+"""An element that a single thread adds at an index."""
 _PICKED_CYCLES = 13.0
 _PICKED_GRADIENT_CYCLES = 30.0
 """A pixel of `nll_loss2d`, and of its gradient."""
 
 
-def _adds_half_at_indices(call: Call) -> bool:
-    """Return whether the call adds 16-bit elements at indices, for which torch has no atomic addition."""
-    return _adds_at_indices(call) and call.inputs[0].dtype != "float32"
-
-
-def _adds_at_indices(call: Call) -> bool:
-    return bool(call.attributes.get("accumulate"))
-
-
 def _indexed_writes(call: Call) -> Number:
     """Return 0 unless the call accumulates: then an index may occur twice, and each addition is a step of its own."""
-    if not _adds_at_indices(call):
-        return 0.0
-    values = call.inputs[-1].numel
-    is_atomic = (values > GRAIN_NUMEL) & (call.inputs[0].dtype == "float32")
-    return values * np.where(is_atomic, _ATOMIC_CYCLES, _ADDED_CYCLES)
+    return ADDED_CYCLES * call.inputs[-1].numel * bool(call.attributes.get("accumulate"))
 
 
 def _selection(call: Call) -> Number:

@@ -117,6 +117,8 @@ class Kernels:
     """Cycles of code that a CPU needs only where it computes on its matrix unit, shared by all cores."""
     serial_cycles: _Work
     """Cycles of code that runs on one core of a CPU."""
+    indexed_additions: _Work
+    """Elements that a CPU adds at indices, shared by all cores."""
     passed_bytes: _Work
     """Bytes that are read and written once more: of operands copied to another layout, weighted by the time of the
     copy, and of a convolution's result to which a CPU adds a bias."""
@@ -273,6 +275,8 @@ class Rates:
     """1 where a CPU computes on its matrix unit, else 0."""
     cycle_s: FloatArray
     """Time of a cycle of a CPU's core; 0 on GPUs."""
+    addition_cycles: FloatArray
+    """Cycles of a CPU's core for an element of `Kernels.indexed_additions`."""
     issue_cycle_s: FloatArray
     """Time of a cycle of a GPU's core; 0 on CPUs and on GPUs whose libraries have other kernels."""
     overlap_ratio: FloatArray
@@ -325,6 +329,7 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         compute_s = compute_s / (1 + rates.fft_share * (kernels.fft_speedup[..., np.newaxis] - 1))
     if rates.cycle_s.any():  # only CPUs have these
         cycles = kernels.scalar_cycles + kernels.matrix_unit_cycles * rates.uses_matrix_unit
+        cycles = cycles + kernels.indexed_additions * rates.addition_cycles
         compute_s = compute_s + cycles * rates.cycle_s / np.maximum(rates.core_count, 1.0)
     if kernels.direct_flops.any():
         compute_s = np.maximum(compute_s, kernels.direct_flops / rates.direct_flops_per_s)

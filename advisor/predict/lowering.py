@@ -361,6 +361,7 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
     has_vectors = program.has_vectors_nhwc and run.is_channels_last
     kernel["scalar_cycles"] = 0.0 if has_vectors else program.scalar_cycles / len(run.products)
     kernel["serial_cycles"] = 0.0 if has_vectors else program.serial_cycles / len(run.products)
+    kernel["indexed_additions"] = program.indexed_additions
     joins = run.own_launches if program.joins is None else program.joins / len(run.products)
     kernel["joins"] = joins * _is_joined(work, product, is_compiled=run.is_compiled)
     if is_conv or (row.family in _EAGER_BY_LIBRARY and not run.is_compiled):

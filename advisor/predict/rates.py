@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from advisor.predict.cpu_loops import ADDED_CYCLES
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiency
 from advisor.predict.kernel_time import BLAS_HALF, TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
@@ -24,6 +25,9 @@ _JOIN_EXPONENT = 0.5
 """How the cost of a barrier grows with the core count: 1 for a linear barrier, near 0 for a tree. Each generation left
 out is predicted better with 0.45 than with 0.7, and as a whole no better with a tree (docs/experiments.md). No measured
 CPU has more than 14 cores."""
+_SWAP_CYCLES, _AMD_SWAP_CYCLES = 24.0, 9.0
+"""Cycles of an addition by a locked compare-and-swap: Emerald Rapids and Zen 4 (8.2 to 9.4, tables of 64 to 6,400 rows
+that fit into a cache), torch 2.13. Other vendors' CPUs were not measured."""
 _FP32_UNITS = frozenset({"fp32", "vector"})
 _USUAL_CLOCK_RATIO = 1.12
 """Clock under load of a GPU that exceeds its rated clock, relative to that: the prior of `Efficiency.clock_ratio`."""
@@ -210,6 +214,16 @@ def uses_matrix_unit(device: Device, efficiency: Efficiency, *, unit: str) -> fl
     return float(device.has_matrix_unit and used_unit(device, unit) == "bf16")
 
 
+def addition_cycles(device: Device, efficiency: Efficiency) -> float:
+    """Return a core's cycles for adding an element at an index: several threads need a compare-and-swap for it.
+
+    Source: ATen's IndexKernel.cpp (`index_put_kernel`) and cpu/AtomicAddFloat.h.
+    """
+    if device.core_count <= 1:
+        return ADDED_CYCLES
+    return _AMD_SWAP_CYCLES if device.vendor == "AMD" else _SWAP_CYCLES
+
+
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     """Return the bandwidth of long copies."""
     of_type = efficiency.memory_type_ratios.get(device.memory_type or "", 1.0)
@@ -234,6 +248,7 @@ _DEVICE_RATES: Mapping[str, Callable[[Device, Efficiency], float]] = {
     "library_s": lambda device, efficiency: efficiency.library_s * device.host_time_ratio,
     "page_s": lambda device, efficiency: efficiency.page_s * device.host_time_ratio,
     "cycle_s": lambda device, _: device.host_time_ratio / REFERENCE_HOST_HZ if device.kind == "cpu" else 0.0,
+    "addition_cycles": addition_cycles,
     "issue_cycle_s": issue_cycle_s,
     "direct_flops_per_s": direct_flops_per_s,
     # cuDNN reads the input of a channels-last 16-bit batch norm once.

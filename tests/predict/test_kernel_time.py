@@ -42,7 +42,8 @@ def rates(**changes: Any) -> Rates:
         "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0,
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "always_transposed_ratio": 0.0,
         "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cache_kept_ratio": 0.0, "join_s": 0.0, "library_s": 0.0,
-        "cycle_s": 0.0, "uses_matrix_unit": 0.0, "page_s": 0.0, "issue_cycle_s": 0.0, "fft_share": 0.0,
+        "cycle_s": 0.0, "uses_matrix_unit": 0.0, "addition_cycles": 0.0, "page_s": 0.0, "issue_cycle_s": 0.0,
+        "fft_share": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -95,6 +96,8 @@ def test_a_loop_over_elements_is_shared_by_the_cores_unless_it_is_serial() -> No
     assert total_s(loop, rates(cycle_s=0.5)) == pytest.approx(1.0 + 80 * 0.5 / 4)
     on_unit = kernels(flops=[[100.0]], data_bytes=[[0.0]], matrix_unit_cycles=np.array([[80.0]]))
     assert total_s(on_unit, rates(cycle_s=0.5, uses_matrix_unit=1.0)) == total_s(loop, rates(cycle_s=0.5))
+    added = kernels(flops=[[100.0]], data_bytes=[[0.0]], indexed_additions=np.array([[10.0]]))
+    assert total_s(added, rates(cycle_s=0.5, addition_cycles=8.0)) == total_s(loop, rates(cycle_s=0.5))
     serial = kernels(flops=[[100.0]], data_bytes=[[0.0]], serial_cycles=np.array([[80.0]]))
     assert total_s(serial, rates(cycle_s=0.5)) == pytest.approx(1.0 + 80 * 0.5)
 
@@ -145,7 +148,7 @@ def test_every_term_of_a_call_changes_its_time(name: str) -> None:
     """A product of 128 or more in each dimension, whose work is small: a length of 1 and any other 1e12 differ."""
     ratios = ("reread_ratio", "transposed_ratio", "always_transposed_ratio", "repack_ratio", "cache_kept_ratio")
     seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "cycle_s": 1.0, "uses_matrix_unit": 1.0, "page_s": 1.0}
-    seconds |= {"core_bytes_per_s": 50.0, "direct_flops_per_s": 5.0, "issue_cycle_s": 1.0}
+    seconds |= {"core_bytes_per_s": 50.0, "direct_flops_per_s": 5.0, "issue_cycle_s": 1.0, "addition_cycles": 1.0}
     ramps = {"edge_ramp": 8.0, "depth_ramp": 8.0, "wave_ratio": 1.0, "overlap_ratio": 0.0, "cache_bytes": 1e3}
     term = TERMS[name]
     plain = kernels(

@@ -7,6 +7,7 @@ import pytest
 
 from advisor.predict.kernel_time import BLAS_HALF, UNITS, Rates
 from advisor.predict.rates import (
+    addition_cycles,
     always_transposed_ratio,
     fft_share,
     join_s,
@@ -265,3 +266,14 @@ def test_mkl_multiplies_bf16_as_fp32_on_amd(vendor: str, unit: str) -> None:
     assert used_unit(own, BLAS_HALF) == unit
     without = replace(own, peak_flops_per_s={"fp32": 1e12, "vector": 1e12})
     assert used_unit(without, BLAS_HALF) == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "core_count", "expected"), [("Intel", 2.0, 24), ("AMD", 2.0, 9), ("AMD", 1.0, 5), ("Intel", 1.0, 5)]
+)
+def test_threads_add_at_indices_by_a_locked_instruction_and_one_thread_needs_none(
+    vendor: str, core_count: float, expected: float
+) -> None:
+    """A locked compare-and-swap takes a Zen 4 9 cycles and an Emerald Rapids 24."""
+    own = device(kind="cpu", vendor=vendor, core_count=core_count)
+    assert addition_cycles(own, efficiency()) == expected
