@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _MOST_LOG_SPREAD = 0.3
 _IQR_PER_SIGMA = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 _SAMPLE_S = 0.3
+"""The kernel counts ticks of 10 ms, 3 % of this time."""
 
 
 def spare_cpu_count(machine: Machine | LocalDevice, *, used_cpu_count: float) -> float:
@@ -48,16 +50,28 @@ def others_cpu_s(stat: Path = Path("/proc/stat"), *, affinity: Collection[int] |
     return busy_ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
+def children_cpu_s() -> float:
+    """Return the CPU seconds that this process's children took, such as a data loader's workers."""
+    ended, ticks = os.times(), 0
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # the thread, or a child, has ended
+            for child in listed.read_text(encoding="ascii").split():
+                # After the command's name: "state ppid ... utime stime cutime cstime ..." (proc(5)).
+                fields = Path(f"/proc/{child}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+                ticks += sum(map(int, fields.split()[11:15]))
+    return ended.children_user + ended.children_system + ticks / os.sysconf("SC_CLK_TCK")
+
+
 class OthersLoad:
-    """Measures how many CPUs other processes keep busy from now on."""
+    """Measures how many CPUs other processes, except this one's children, keep busy from now on."""
 
     def __init__(self) -> None:
-        self._begin_s, self._others_begin_s = time.monotonic(), others_cpu_s()
+        self._begin_s, self._others_begin_s = time.monotonic(), others_cpu_s() - children_cpu_s()
 
     def cpu_count(self) -> float:
-        """Return the mean number of CPUs since the start."""
-        passed_s = max(time.monotonic() - self._begin_s, 1e-3)
-        return max(0.0, (others_cpu_s() - self._others_begin_s) / passed_s)
+        """Return the mean number of CPUs since the start, over 0.3 s if it was later."""
+        passed_s = max(time.monotonic() - self._begin_s, _SAMPLE_S)
+        return max(0.0, (others_cpu_s() - children_cpu_s() - self._others_begin_s) / passed_s)
 
 
 def others_cpu_count() -> float:

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils import _pytree as pytree
 
+from advisor.calibrate.noise import OthersLoad
 from advisor.calibrate.repeat_timing import step_timing
 from advisor.errors import UsageError
 from advisor.records.device import CompileMode, Layout, Precision
@@ -71,6 +72,9 @@ class Observer:
     _steps: list[_Step] = field(default_factory=list)
     _open: _Step | None = None
     _is_interrupted: bool = False
+    _load: OthersLoad | None = None
+    """Measured from the first step that counts."""
+    _others_cpu_count: float = 0.0
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -89,6 +93,8 @@ class Observer:
         finally:
             for handle in handles:
                 handle.remove()
+            if self._load is not None:
+                self._others_cpu_count = self._load.cpu_count()
 
     @property
     def mode(self) -> Mode:
@@ -117,12 +123,13 @@ class Observer:
             for before, step in zip(self._steps[WARM_UP_COUNT - 1 :], steps, strict=False)
             if step.waited and step.batch == batch
         ]
-        return step_timing(
+        timing = step_timing(
             took_s,
             batch=batch,
             step_count=len(took_s),
             loader_wait_s=sum(waits) / len(waits) if waits else None,
         )
+        return replace(timing, others_cpu_count=self._others_cpu_count)
 
     def _before_call(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(self._steps) >= _MOST_COUNT:
@@ -133,6 +140,8 @@ class Observer:
         if self.run is None or (torch.is_grad_enabled() and not self.run.has_gradients):
             self.run = _run_of(model, (args, kwargs))  # the first call, and the first that is no evaluation
         if self._open is None:
+            if len(self._steps) == WARM_UP_COUNT:
+                self._load = OthersLoad()
             self._open = _Step(_moment(self.run.device), waited=not self._is_interrupted)
             self._is_interrupted = False
         self._open.batch += next((tensor.shape[0] for tensor in tensors_in((args, kwargs)) if tensor.dim()), 1)

@@ -12,6 +12,7 @@ from torch import nn
 import advisor
 from advisor.answers import observation as observing
 from advisor.answers.observation import Observed
+from advisor.calibrate.noise import OthersLoad
 from advisor.calibrate.observer import Observer
 from advisor.errors import UsageError
 from advisor.question.from_model import question_from_model
@@ -67,6 +68,21 @@ def test_a_training_loop_is_ranked_as_training_at_its_batch_with_its_optimizer()
     assert step.loader_wait_s == seen.timing.loader_wait_s
     assert answer.at_hand is not None
     assert (answer.at_hand.time_source, answer.at_hand.step_s.mid) == ("measured", step.step_s.mid)
+
+
+def test_steps_that_others_disturbed_are_shown_but_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OthersLoad, "cpu_count", lambda _: 1000.0)
+    model = TwoInputs()
+    with advisor.observe(model) as seen:
+        loop(model)
+
+    answer = seen.recommend(samples=1000, no_calibrate=True, device="cpu")
+
+    assert seen.timing.others_cpu_count == 1000
+    assert [step.is_disturbed for step in answer.measured] == [True]
+    assert answer.at_hand is not None
+    assert answer.at_hand.time_source != "measured"
+    assert any("other processes" in warning for warning in answer.warnings)
 
 
 def test_inputs_that_the_model_takes_by_any_name_keep_their_names() -> None:

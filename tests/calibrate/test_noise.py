@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.calibrate.noise import noise_of, others_cpu_count, others_cpu_s
+from advisor.calibrate import noise as module
+from advisor.calibrate.noise import OthersLoad, children_cpu_s, noise_of, others_cpu_count, others_cpu_s
 from advisor.records.calibration import Timings
 from tests.calibrate.toys import EPYC, local, shipped, timed_by, timings
 
@@ -100,3 +103,40 @@ def test_what_others_do_on_cpus_that_are_not_ours_does_not_count(
 
     assert others_cpu_s(stat, affinity={1, 2}) == pytest.approx(100 / 100 - 0.5)
     assert others_cpu_s(stat, affinity={1, 9}) == pytest.approx(1000 / 100 - 0.5)  # a kernel that hides some
+
+
+BUSY_CHILD = """
+import sys, time
+while time.process_time() < 0.3:
+    pass
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_the_time_of_children_counts_as_this_processs_own_while_they_run_and_afterwards() -> None:
+    before_s = children_cpu_s()
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY_CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "done\n"
+        running_s = children_cpu_s() - before_s
+    ended_s = children_cpu_s() - before_s
+
+    assert running_s > 0.25  # 0.3 s in ticks of 10 ms
+    assert ended_s >= running_s - 0.05
+
+
+def test_a_load_is_a_mean_over_three_tenths_of_a_second_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.001, 0.6])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    busy, children = iter([5.0, 5.01, 6.2]), iter([1.0, 1.0, 1.6])
+    monkeypatch.setattr(module, "others_cpu_s", lambda: next(busy))
+    monkeypatch.setattr(module, "children_cpu_s", lambda: next(children))
+
+    load = OthersLoad()
+
+    assert load.cpu_count() == pytest.approx(0.01 / 0.3)  # a tick of the kernel, after a millisecond
+    assert load.cpu_count() == pytest.approx((1.2 - 0.6) / 0.6)

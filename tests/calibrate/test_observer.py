@@ -312,3 +312,22 @@ def test_on_a_gpu_moments_are_events_of_its_own_and_the_host_waits_once_at_the_e
     assert waits == [torch.device("cuda:1")]
     assert observer.run is not None
     assert (observer.run.device, observer.run.gpu_uuid) == ("cuda:1", "GPU-1")
+
+
+def test_the_load_of_others_is_that_of_the_steps_that_count(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Load:
+        def __init__(self) -> None:
+            self.begin_s = clock()
+
+        def cpu_count(self) -> float:
+            return clock() - self.begin_s
+
+    monkeypatch.setattr(module, "OthersLoad", Load)
+    model, optimizer = model_and_optimizer()
+    observer = Observer(model)
+
+    with observer.following():
+        train(model, optimizer, clock, waits_s=[0.0] * 6, step_s=0.5)
+    clock.now_s += 9.0
+
+    assert observer.timing().others_cpu_count == pytest.approx(2.0)  # four steps after the first two
