@@ -1,8 +1,8 @@
 """Costs of LSTM, GRU and plain RNN layers, each counted as one operator.
 
-The FLOP are those of the matrix products. The pointwise work on gates and states is below 1 % for usual widths and is
-left out, like the softmax of attention. Weights are counted as read once per training step; a device that reads them at
-every time step accounts for it in its own lowering.
+The FLOP are those of the matrix products. The pointwise work on gates and states is below 1 % of them for usual widths
+and is left out, like the softmax of attention; where it takes time, the lowering of a device counts it. Weights are
+counted as read once per training step; a device that reads them at every time step accounts for it in its own lowering.
 """
 
 import math
