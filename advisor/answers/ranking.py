@@ -1,6 +1,6 @@
 """Ranks every offer by what the job costs on it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -33,6 +33,7 @@ from advisor.predict.anchor import at_timed_batch
 from advisor.predict.batches import asked_batches
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
+from advisor.predict.precision import refuses_autocast_on_cpus
 from advisor.question.from_source import other_batch
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, ContextSweep, Job, Quote, Recommendation
@@ -190,6 +191,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *warnings,
             *measured.problems,
             *_unknown_warnings(workload),
+            *_refused_warnings(workload, ranking.quotes),
             *mark_warnings(ranking.quotes, max_age_days=options.max_price_age, sources=catalog.price_sources),
             *catalog_warnings(catalog, today=today or date.today()),
         ),
@@ -289,3 +291,13 @@ def _unknown_warnings(workload: Workload) -> tuple[str, ...]:
         return ()
     listed = ", ".join(f"{op} ({count} calls)" for op, count in sorted(workload.unknown_ops.items()))
     return (f"no formula, so no FLOP counted, for {listed}",)
+
+
+def _refused_warnings(workload: Workload, quotes: Iterable[Quote]) -> tuple[str, ...]:
+    is_asked = any(quote.device.kind == "cpu" and quote.precision.startswith("amp") for quote in quotes)
+    if not is_asked or not refuses_autocast_on_cpus(workload.rows):
+        return ()
+    return (
+        "torch refuses autocast on CPUs for nn.TransformerEncoder with a src_key_padding_mask in inference: use fp32, "
+        "or build it with enable_nested_tensor=False",
+    )

@@ -1,6 +1,6 @@
 """Resolves the precision in which a step runs on a device, the dtype of every operand and the unit that computes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from advisor.ops.registry import Autocast
@@ -39,8 +39,8 @@ def precisions_of(
 ) -> tuple[Precision, ...]:
     """Return the precisions that the choice allows a step of these rows on the device; none if it cannot run it.
 
-    auto: as the script runs; without one, torch's default fp32, and autocast if the device has units for it. Every
-    other choice is one precision.
+    auto: as the script runs; without one, torch's default fp32, and autocast if the device has units for it and torch
+    does not refuse it. Every other choice is one precision.
     """
     uses_cudnn = "tf32" in device.peak_flops_per_s and any(row.family in _CUDNN_FAMILIES for row in rows)
     plain: Precision = "cudnn-tf32" if uses_cudnn else "fp32"
@@ -50,8 +50,19 @@ def precisions_of(
     if choice != "auto":
         precision = resolve_precision(choice, device)
         return () if precision is None else (precision,)
-    autocast = autocast_precision(device)
+    autocast = None if device.kind == "cpu" and refuses_autocast_on_cpus(rows) else autocast_precision(device)
     return (plain,) if autocast is None else (plain, autocast)
+
+
+def refuses_autocast_on_cpus(rows: Iterable[Row]) -> bool:
+    """Return whether torch refuses to run the rows under autocast on a CPU: encoder layers on a padded, nested batch.
+
+    CPU autocast does not switch the fast path off (`is_autocast_enabled()` in torch/nn/modules/transformer.py asks for
+    that of GPUs), and `_transformer_encoder_layer_fwd` then raises "expected scalar type Float but found BFloat16"
+    (torch 2.13). A batch is nested if its padding comes last, which a trace does not know, and takes for granted.
+    """
+    ops = {row.op for row in rows}
+    return "encoder_layer" in ops and any(op.startswith("aten._nested_tensor_from_mask") for op in ops)
 
 
 def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | None:

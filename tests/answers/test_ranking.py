@@ -535,3 +535,29 @@ def test_inferentia2_heads_no_answer_unasked_and_trains_nothing() -> None:
     answer = rank(question_from_source(str(EXAMPLES / "mlp.py"), asked), today=TODAY)
     assert [quote.instance for quote in answer.quotes] == ["g4dn.xlarge"]
     assert {row.code for row in answer.rejected if row.instance == "inf2.xlarge"} == {"not-measured"}
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_autocast_that_torch_refuses_on_a_cpu_is_not_chosen_there_and_warned_of_where_it_is_asked_for(
+    nested: bool,
+) -> None:
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(256, 4, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested)
+
+        def forward(self, x: torch.Tensor, pad: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.encoder(x, src_key_padding_mask=pad)
+            return result
+
+    pad = torch.zeros(4, 64, dtype=torch.bool)
+    pad[:, 50:] = True
+    asked: dict[str, Any] = {"batch": 4, "device": "amd-epyc-9b14", "samples": 1000, "no_calibrate": True}
+    chosen = recommend(Padded(), (torch.randn(4, 64, 256), pad), **asked)
+    told = recommend(Padded(), (torch.randn(4, 64, 256), pad), precision="amp-bf16", **asked)
+
+    assert chosen.best is not None
+    assert chosen.best.precision == ("fp32" if nested else "amp-bf16")
+    assert not any("autocast" in warning for warning in chosen.warnings)
+    assert any("autocast" in warning for warning in told.warnings) == nested

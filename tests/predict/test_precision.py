@@ -52,6 +52,17 @@ def test_auto_compares_autocast_with_the_fp32_of_torchs_defaults() -> None:
     assert precisions_of("fp16", device(kind="cpu", peak_flops_per_s=with_units()), rows=()) == ()
 
 
+def test_auto_leaves_out_autocast_where_torch_refuses_it() -> None:
+    """Encoder layers on CPUs, on a batch that is nested because of its padding."""
+    cpu, gpu = (device(kind=kind, peak_flops_per_s=with_units(bf16=80e12)) for kind in ("cpu", "gpu"))
+    layer = row("encoder_layer", family="attention")
+    mask = row("aten._nested_tensor_from_mask_left_aligned", family="reduction")
+    assert precisions_of("auto", cpu, rows=(mask, layer)) == ("fp32",)
+    assert precisions_of("auto", cpu, rows=(layer,)) == ("fp32", "amp-bf16")
+    assert precisions_of("auto", gpu, rows=(mask, layer)) == ("fp32", "amp-bf16")
+    assert precisions_of("amp-bf16", cpu, rows=(mask, layer)) == ("amp-bf16",)
+
+
 def test_a_cpu_refuses_a_precision_without_a_unit() -> None:
     plain = device(kind="cpu", peak_flops_per_s=with_units())
     assert resolve_precision("amp-bf16", plain) is None
