@@ -228,7 +228,13 @@ def _larger(device: DeviceMemory, question: Question) -> DeviceMemory | None:
 def _named(name: str, question: Question) -> NamedMachine:
     """Return the machine of that name; "local" is the first GPU of this machine, or its CPU if it has none."""
     if name.casefold() != LOCAL or question.machine is None:
-        return named_machine(name, question.catalog)
+        machine = named_machine(name, question.catalog)
+        if np.isinf(machine.device.memory_bytes):
+            raise UsageError(
+                f"{name}: a CPU's memory is that of its machine, which is not known",
+                hint="name an instance, such as c7a.2xlarge, or local",
+            )
+        return machine
     cpu, *gpus = local_devices(question.machine, question.catalog)
     local = gpus[0] if gpus else cpu
     if local.device is None:

@@ -245,6 +245,12 @@ def test_a_batch_that_the_model_cannot_have_is_refused() -> None:
         memory_fit(question_of(replace(STEP, batch_is_affine=False), Options(batch="16"), catalog=gpus()), on=("A100",))
 
 
+def test_a_cpu_has_the_memory_of_its_machine_and_none_of_its_own(source: str) -> None:
+    with pytest.raises(UsageError, match="amd-epyc-9b14"):
+        advisor.memory(source, on="amd-epyc-9b14")
+    assert only(advisor.memory(source, on="c7a.2xlarge")).memory_bytes == 16 * 2**30
+
+
 def test_the_only_batch_known_is_not_called_the_largest_without_a_note() -> None:
     answers = [
         memory_fit(question_of(step, Options(precision="fp32"), catalog=gpus()), on=("A100",))
