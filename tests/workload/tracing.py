@@ -59,12 +59,16 @@ def flops_by_op(workload, *, batch):
 
 
 @contextmanager
-def tf32_settings_kept():
-    """Put torch's newer settings for TF32 back, which it has since 2.9; the first one sets the others."""
+def tf32_settings_kept(*, of_cudnn="tf32"):
+    """Put torch's newer settings for TF32 back, which it has since 2.9.
+
+    They begin as in a new process, where the first one sets the others. Those of cuDNN are "tf32" there and are set
+    too, but once they were set, only "none" lets them be set by the first one.
+    """
     owners = [torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]
     before = [owner.fp32_precision for owner in owners]
-    for owner in owners[1:]:
-        owner.fp32_precision = "none"  # as in a new process: it has what the first one says
+    for owner, precision in zip(owners, ("none", "none", of_cudnn, of_cudnn), strict=True):
+        owner.fp32_precision = precision
     try:
         yield
     finally:
