@@ -22,7 +22,7 @@ from advisor.errors import LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
-from advisor.workload.frozen_calls import FrozenCalls, Place, skipped_count
+from advisor.workload.frozen_calls import FrozenCall, FrozenCalls, Place, skipped_count
 from advisor.workload.import_hooks import patched_on_import
 from advisor.workload.loaded import tensors_in, unwrapped
 from advisor.workload.one_process import one_process
@@ -285,12 +285,11 @@ class _Capture:
         if self._follows_autocast:
             self._follower.recorder.follow_autocast(is_on=self._watch.is_in_autocast)
             self._watch.on_left = self._follower.recorder.leave_autocast
-        for call in frozen:
-            call.repeat(self._follower.recorder, under_autocast=self._watch.is_in_autocast)
-        if frozen:
-            names = ", ".join(dict.fromkeys(type(call.network).__name__ for call in frozen))
+        repeated = [call for call in frozen if self._repeats(call)]
+        if repeated:
+            names = ", ".join(dict.fromkeys(type(call.network).__name__ for call in repeated))
             self._notes = (*self._notes, f"run without gradients in each step, and counted: {names}")
-        if uncounted_count:
+        if uncounted_count := uncounted_count + len(frozen) - len(repeated):
             calls = "1 call" if uncounted_count == 1 else f"{uncounted_count:,} calls"
             self._notes = (*self._notes, f"not counted: {calls} without gradients before the first step")
         called.register_forward_pre_hook(self._on_forward, with_kwargs=True)
@@ -307,6 +306,16 @@ class _Capture:
                 name = f"{type(called).__name__}.{self._frame.f_code.co_name}"
                 self._notes = (*self._notes, f"of {name}, only the first call of the model is counted")
             called.register_forward_hook(self._on_last_result)
+
+    def _repeats(self, call: FrozenCall) -> bool:
+        """Record the call on zeros; return whether the network takes them. On fake tensors, an error ends the trace."""
+        try:
+            call.repeat(cast("Follower", self._follower).recorder, under_autocast=self._watch.is_in_autocast)
+        except Exception:  # the user's network, which may raise anything
+            if self._method == "symbolic":
+                raise
+            return False
+        return True
 
     def _on_forward(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._mode == "training" and not torch.is_grad_enabled():

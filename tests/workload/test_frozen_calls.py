@@ -149,6 +149,26 @@ def test_what_cannot_be_repeated_is_not_counted(tmp_path: Path) -> None:
     assert "not counted: 1 call without gradients before the first step" in workload.assumptions
 
 
+def test_a_network_that_does_not_take_zeros_is_not_counted(tmp_path: Path) -> None:
+    workload = traced(
+        tmp_path,
+        """
+        class Picky(nn.Linear):
+            def forward(self, x):
+                assert x.abs().sum().item() > 0
+                return super().forward(x)
+
+        picky = Picky(8, 4)
+        for _ in range(1000):
+            with torch.no_grad():
+                target = picky(x)
+            update(target)
+        """,
+    )
+    assert op_counts(workload)["aten.addmm"] == OWN_CALLS
+    assert "not counted: 1 call without gradients before the first step" in workload.assumptions
+
+
 def test_the_models_own_pseudo_labels_are_counted(tmp_path: Path) -> None:
     workload = traced(
         tmp_path,
