@@ -32,6 +32,8 @@ _BLAS_FAMILY = "matmul"
 NARROW_UNITS = {"int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}
 """The units that multiply operands of 8 bits."""
 FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+_TF32_IN_CUDNN = frozenset({"cudnn-tf32", "amp-fp16", "amp-bf16"})
+"""Precisions in which cuDNN multiplies what is in fp32 in TF32, on GPUs that have it (the same docs)."""
 
 
 def precisions_of(
@@ -169,5 +171,5 @@ def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) 
         return HALF_UNITS.get(precision, "fp16")
     if kind == "cpu" and family != _BLAS_FAMILY:
         return "vector"
-    is_tf32 = precision == "tf32" or (precision == "cudnn-tf32" and family in _CUDNN_FAMILIES)
+    is_tf32 = precision == "tf32" or (precision in _TF32_IN_CUDNN and family in _CUDNN_FAMILIES)
     return "tf32" if is_tf32 else "fp32"

@@ -107,6 +107,8 @@ def test_autocast_runs_low_operators_in_half_and_full_ones_in_fp32() -> None:
         ("matmul", "float32", "tf32", "tf32"),
         ("conv", "float32", "cudnn-tf32", "tf32"),
         ("matmul", "float32", "cudnn-tf32", "fp32"),
+        ("conv", "float32", "amp-bf16", "tf32"),  # outside of autocast
+        ("matmul", "float32", "amp-fp16", "fp32"),
         ("conv", "float16", "amp-bf16", "bf16"),
         ("conv", "float16", "amp-fp16", "fp16"),
         ("matmul", "bfloat16", "fp32", "bf16"),  # a model that is in bf16 itself
