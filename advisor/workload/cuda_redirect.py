@@ -16,13 +16,12 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from advisor.workload.loaded import COMPILED
 from advisor.workload.patching import Patch, caller, patched
 from advisor.workload.user_error import passes_arguments_on
 
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu", "hip")
-COMPILED = "advisor_compiled"
-"""Attribute of a module that the user's code compiles, by torch.compile or its own `compile`."""
 _NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
 
 
@@ -30,7 +29,7 @@ _NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
 def cuda_redirected(*, in_all_threads: bool = True) -> Iterator[None]:
     """Send every device request to the CPU, and make `torch.compile` and `torch.jit` return the model unchanged.
 
-    `torch.compile` marks the modules that it is given with the attribute `COMPILED`.
+    `torch.compile` gives the modules that it would compile the attribute `COMPILED`.
     With `in_all_threads` the redirection holds for all threads, for a process that exists only for the trace.
     """
     with warnings.catch_warnings(), patched(_patches(), in_all_threads=in_all_threads), _RedirectMode():
@@ -114,7 +113,7 @@ def _identity() -> Callable[..., Any]:
 
 
 def _marking(compile_it: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `compile_it`, which compiles nothing, marking the module that it is called with."""
+    """Return `compile_it`, which compiles nothing, in a function that also marks the module."""
 
     def marking(model: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(model, nn.Module):

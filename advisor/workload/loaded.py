@@ -60,9 +60,14 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
+COMPILED = "advisor_compiled"
+"""Attribute of a module that the user's code compiles while `torch.compile` is replaced."""
+
+
 def is_compiled(model: nn.Module) -> bool:
     """Return True if torch.compile compiled the calls of `model`, and would compile hooks inside it too."""
-    return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
+    is_wrapped = hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
+    return is_wrapped or hasattr(model, COMPILED)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

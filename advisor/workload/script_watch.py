@@ -52,10 +52,11 @@ class ScriptWatch:
 
     def __init__(self) -> None:
         self._autocasts: list[_Autocast] = []
+        """The entered ones, innermost last."""
         self._entered_before: list[_Autocast] = []
+        """Those entered before the step and not left."""
         self.on_left: Callable[[], None] = lambda: None
         """Called when the step leaves an autocast that was entered before it."""
-        """The entered ones, innermost last."""
         self._autocast: _Autocast | None = None
         self._off: _Autocast | None = None
         self._told: tuple[Precision, str] | None = None
@@ -87,13 +88,13 @@ class ScriptWatch:
 
     @property
     def has_parts_in_autocast(self) -> bool:
-        """True if the step has used autocast in code of which the lines are seen, on parameters in fp32."""
+        """True if code of the step has used autocast on parameters in fp32, so that only parts of it run in 16 bits."""
         return self._autocast is not None and self._told is None and self._half is None
 
     @property
     def is_in_autocast(self) -> bool:
         """True inside the script's autocast; also if a library was told to use it."""
-        return self._told is not None or any(autocast.is_on for autocast in self._autocasts)
+        return self._told is not None or (bool(self._autocasts) and self._autocasts[-1].is_on)
 
     def script(self, model: nn.Module, *, passes: int, batch: int, may_autocast: bool) -> Script:
         """Return what the script has set; its loader is timed now. `may_autocast`: its code has autocast somewhere."""
@@ -292,7 +293,7 @@ class ScriptWatch:
         return noted
 
     def _note_loader(self, batches: Any) -> None:
-        """Note the loader whose batch is loaded now, which is that of the step if none follows before it."""
+        """Note the loader of a batch; the last one before the step is the step's."""
         if not self._is_in_step:
             self._loader = self._loaders.get(batches)
 

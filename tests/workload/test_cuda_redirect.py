@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.workload.cuda_redirect import COMPILED, cuda_redirected
+from advisor.workload.cuda_redirect import cuda_redirected
+from advisor.workload.loaded import COMPILED
 
 if torch.cuda.is_available():
     pytest.skip("these requests are granted where there is a GPU", allow_module_level=True)

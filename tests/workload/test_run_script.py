@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from advisor.errors import LoadError
-from advisor.workload.script_trace import StepCaptured, run_script
+from advisor.workload.run_script import StepCaptured, run_script
 
 SCRIPT = """
     import sys

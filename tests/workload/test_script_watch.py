@@ -10,7 +10,8 @@ import torch
 from advisor.records.script import Script
 from advisor.records.workload import Mode, Workload
 from advisor.workload.cuda_redirect import cuda_redirected
-from advisor.workload.script_trace import NoTrainingStepError, trace_script
+from advisor.workload.run_script import NoTrainingStepError
+from advisor.workload.script_trace import trace_script
 from tests.workload.tracing import op_counts, tf32_settings_kept
 
 HEAD = """

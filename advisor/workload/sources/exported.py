@@ -23,7 +23,7 @@ SOURCE = {
 }
 
 _RECORDS = ("archive_format", "serialized_exported_program.json")
-"""Endings of records of exported programs, since torch 2.7 and before."""
+"""Ends of the names of records that only exported programs have: since torch 2.7, and before."""
 
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:

@@ -9,7 +9,6 @@ from torch import nn
 
 from advisor.errors import LoadError
 from advisor.records.workload import Mode
-from advisor.workload.cuda_redirect import COMPILED
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
 from advisor.workload.lightning_module import is_lightning_class, lightning_train_step
@@ -48,7 +47,7 @@ def load_live(
     if not isinstance(model, nn.Module):
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise LoadError(f"the model is {found}, not a torch.nn.Module", hint="pass the model itself")
-    compiled = any(is_compiled(part) or hasattr(part, COMPILED) for part in model.modules())
+    compiled = any(map(is_compiled, model.modules()))
     model = unwrapped(model)
     if is_lightning_class(type(model)):
         getattr(model, "configure_model", lambda: None)()
@@ -64,13 +63,13 @@ def load_live(
     if mode == "training":
         _check_parameters({role: functions[role] for role in ignored}, name=name or type(model).__name__)
     left_out = [f"`{role}` is not a function of ({', '.join(_ARGUMENTS[role])}): ignored" for role in ignored]
-    as_asked = [_NOT_FOLLOWED] if compiled else []
+    not_followed = [_NOT_FOLLOWED] if compiled else []
     return LoadedModel(
         name=name or type(model).__name__,
         model=model,
         make_inputs=plan.make,
         batch=plan.batch,
-        notes=(*notes, *plan.notes, *left_out, *as_asked),
+        notes=(*notes, *plan.notes, *left_out, *not_followed),
         **used,
     )
 

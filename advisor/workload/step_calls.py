@@ -1,8 +1,8 @@
-"""Finds the calls without gradients that a training script makes for each step, before the call that it trains by.
+"""Tells which calls of networks belong to a training step, by the loop in which the script makes them.
 
-A teacher, an image encoder or a target network often runs first, and so does the model itself for pseudo-labels. Such a
-call belongs to the step if it is made inside the innermost loop around the call that has gradients. An evaluation
-before the loop does not.
+Before the forward pass, a script may run a teacher, an image encoder, a target network, or the model itself to label
+data. Such a call belongs to the step if the innermost loop around the forward pass makes it, too. An evaluation before
+the loop does not belong to it.
 """
 
 import ast
@@ -23,20 +23,18 @@ from torch.utils import _pytree as pytree
 from advisor.ops.registry import IN_FULL
 from advisor.workload.recorder import PAUSED, Recorder
 
-_MOST_CALLS = 64
-"""More calls are no part of a training step, but, for example, an image sampled in hundreds of steps."""
-
-
+MOST_CALLS = 64
+"""Calls of networks that one step may make. A loop that samples an image makes more."""
 _Loop = ast.For | ast.AsyncFor | ast.While
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the script runs at a time.
+    """A position in the running script.
 
-    - `lines`: the current line of each running function, by the id of its frame, from the innermost
+    - `lines`: the current line of each function on the call stack, by the id of its frame, innermost first
     - `loop`: the innermost loop around one of these lines
-    - `frame`: the id of that line's frame
+    - `frame`: the id of the frame with that line
     """
 
     lines: Mapping[int, int]
@@ -45,23 +43,24 @@ class Place:
 
     @classmethod
     def now(cls) -> "Place":
-        """Return the place that the script has reached."""
+        """Return the current position."""
         frames = list(_frames())
         around = ((loop, id(frame)) for frame in frames if (loop := _loop_around(frame)))
         return cls({id(frame): frame.f_lineno for frame in frames}, *next(around, (None, 0)))
 
     def recurs_with(self, later: "Place") -> bool:
-        """Return whether each turn of the innermost loop around `later` comes by here; without loops, it does."""
+        """Return whether each iteration of the innermost loop around `later` passes here; True if both are in none."""
         if later.loop is None:
             return self.loop is None
         line = self.lines.get(later.frame)
         return line is not None and _is_repeated(line, loop=later.loop, with_line=later.lines[later.frame])
 
 
-def skipped_count(places: Sequence[Place], *, first: int) -> int:
-    """Return how many of the calls made at `places` come before the step whose first call with gradients is `first`.
+def count_before_step(places: Sequence[Place], *, first: int) -> int:
+    """Return how many calls are made before the step; `first` is the number of its first call with gradients.
 
-    They are outside of its loop, or in an earlier turn of it: the same lines are passed again before the step.
+    `places` are those of the calls. Calls before the step are outside of its loop, or in an earlier iteration: a later
+    call is made at the same lines.
     """
     step = places[first]
     own = [
@@ -78,7 +77,7 @@ def _lines(place: Place) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenCall:
-    """A call whose tensors are replaced by their shapes; `in_autocast`: made inside the script's autocast."""
+    """A call without gradients, with the shapes of its tensors; `in_autocast`: it is inside the script's autocast."""
 
     network: nn.Module
     args: tuple[Any, ...]
@@ -87,7 +86,7 @@ class FrozenCall:
     place: Place
 
     def repeat(self, recorder: Recorder, *, under_autocast: bool) -> None:
-        """Call the network on zeros of the same shapes; in fp32 if it is made outside of the autocast of the step."""
+        """Call the network on zeros of the same shapes, in fp32 if the step is in autocast and the call was not."""
         with recorder.within(PAUSED):
             args, kwargs = pytree.tree_map_only(_Shape, _Shape.zeros, (self.args, dict(self.kwargs)))
         is_full = under_autocast and not self.in_autocast
@@ -110,22 +109,22 @@ class _Shape:
 
 
 _REPEATABLE = (_Shape, str, int, float, complex, torch.dtype, torch.device, type(None))
-"""Arguments that are the same in a second call; bool is an int."""
+"""Arguments that a call cannot change."""
 
 
 class FrozenCalls:
-    """The calls of networks without gradients, of which the latest are kept."""
+    """The calls without gradients so far; the latest are kept."""
 
     def __init__(self) -> None:
         self._calls: list[FrozenCall] = []
         self._count = 0
 
     def note(self, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_autocast: bool) -> None:
-        """Note a call that the script is about to make."""
+        """Note a call that the script is about to make. One with a KV cache, which it changes, is only counted."""
         self._count += 1
         shapes_of_args, shapes_of_kwargs = shapes = pytree.tree_map_only(torch.Tensor, _Shape.of, (args, kwargs))
         if not all(isinstance(leaf, _REPEATABLE) for leaf in pytree.tree_leaves(shapes)):
-            return  # such as a cache of keys and values, which the call itself changes
+            return
         call = FrozenCall(
             network=network,
             args=shapes_of_args,
@@ -133,22 +132,22 @@ class FrozenCalls:
             in_autocast=in_autocast,
             place=Place.now(),
         )
-        self._calls = [*self._calls, call][-_MOST_CALLS - 1 :]
+        self._calls = [*self._calls, call][-MOST_CALLS - 1 :]
 
     def of_step(self, trained: nn.Module) -> tuple[list[FrozenCall], int]:
-        """Return the calls that each step makes before it calls `trained`, as now, and the number of all others."""
+        """Return the calls that each step makes before the current call of `trained`, and the number of other calls."""
         now = Place.now()
         calls = [
             call
             for call in self._calls
             if call.place.recurs_with(now) and (now.loop is not None or call.network is not trained)
         ]
-        calls = calls if len(calls) <= _MOST_CALLS else []
+        calls = calls if len(calls) <= MOST_CALLS else []
         return calls, self._count - len(calls)
 
 
 def _frames() -> Iterator[FrameType]:
-    """Yield the running frames, from the innermost to the script's own, without those of this program and its hooks."""
+    """Yield the call stack of the script, innermost first, without the frames of this program and of module hooks."""
     own = f"{__name__.partition('.')[0]}."
     for frame, _ in traceback.walk_stack(inspect.currentframe()):
         name = frame.f_globals.get("__name__", "")
@@ -179,9 +178,9 @@ def _loops(path: str) -> tuple[_Loop, ...]:
 
 
 def _is_repeated(line: int, *, loop: ast.AST, with_line: int) -> bool:
-    """Return whether each turn of `loop` that runs `with_line` runs `line`.
+    """Return whether each iteration of `loop` that runs `with_line` also runs `line`.
 
-    What is under an `if` for every n-th turn, or under one that names a variable which the loop sets, is not.
+    It does not if `line` is under an `if` that tests a remainder, or a variable that the loop sets.
     """
     parts = list(ast.walk(loop))
     set_names = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}

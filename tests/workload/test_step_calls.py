@@ -199,3 +199,18 @@ def test_outside_of_the_autocast_of_the_step_it_computes_in_its_own_precision(
     )
     products = [row for row in workload.rows if row.op == "aten.addmm"]
     assert [bool(row.attributes.get("in_full")) for row in products] == [in_fp32] * 2 + [False] * 2
+
+
+def test_where_the_script_switches_autocast_off_inside_autocast_it_computes_in_fp32(tmp_path: Path) -> None:
+    workload = traced(
+        tmp_path,
+        """
+        for _ in range(1000):
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                with torch.autocast("cuda", enabled=False):
+                    target = target_of(x)
+                update(target)
+        """,
+    )
+    products = [row for row in workload.rows if row.op == "aten.addmm"]
+    assert [bool(row.attributes.get("in_full")) for row in products] == [True] * 2 + [False] * 2
