@@ -32,6 +32,8 @@ _MOST_MACHINES = 32
 _SLACK = 1.1
 """Factor by which a value that proves too tight is relaxed: under it, another batch or plan may be chosen. Chosen, not
 measured: a larger factor takes fewer tries, but may name a looser value than needed, by up to this factor."""
+_AMOUNT_LIMITS = ("max_usd", "max_hourly", "max_co2")
+"""Limits on amounts, which several machines use up together."""
 _TRIES = 4
 """Values that are tried, each with a ranking of its own; the last is relaxed by 1.1^3 = 1.33. Chosen, not
 measured; if all are too tight, the flag is not named."""
@@ -139,14 +141,16 @@ def _bought(
 
 
 def _split(ask: _Ask, options: Options, *, unlimited: Sequence[Quote], total: int) -> Iterator[Alternative]:
-    """Yield inference that keeps the deadline on the fewest machines of a kind, each of which does a part of the job.
+    """Yield an inference job that keeps the deadline because several machines of one offer do a part of it each.
 
-    It is the kind that would cost least, by the cost of the whole job and of the start-ups. The part is ranked again.
+    The offer costs least, by the cost of the whole job and of all start-ups. A part of the job is ranked again, for the
+    fewest machines.
     """
     is_service = options.requests_per_second is not None or options.requests_per_day is not None
     if options.mode != "inference" or is_service or options.deadline is None:
         return
-    alone = replace(options, max_usd=None, max_hourly=None, max_co2=None, objective="cost")
+    unlimited_amounts: dict[str, Any] = dict.fromkeys(_AMOUNT_LIMITS)
+    alone = replace(options, **unlimited_amounts, objective="cost")
     found = []
     for quote in unlimited:
         share = _share(quote, alone)
@@ -162,14 +166,14 @@ def _split(ask: _Ask, options: Options, *, unlimited: Sequence[Quote], total: in
         for quote in ask(part):
             if quote.id == name:
                 whole = _times(quote, count + more)
-                limits = {"max_usd": options.max_usd, "max_hourly": options.max_hourly, "max_co2": options.max_co2}
-                if all(most is None or _AMOUNTS[limit, "mean"](whole) <= most for limit, most in limits.items()):
+                limits = {name: most for name in _AMOUNT_LIMITS if (most := getattr(options, name)) is not None}
+                if all(_AMOUNTS[limit, "mean"](whole) <= most for limit, most in limits.items()):
                     yield Alternative(kind="split", quote=whole)
                 return
 
 
 def _times(quote: Quote, count: int) -> Quote:
-    """Return the quote of so many machines that do the same."""
+    """Return the quote for `count` machines that each do the work of `quote`."""
 
     def times(one: Interval) -> Interval:
         return Interval(mid=one.mid * count, low=one.low * count, high=one.high * count)

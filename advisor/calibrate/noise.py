@@ -51,7 +51,7 @@ def others_cpu_s(stat: Path = Path("/proc/stat"), *, affinity: Collection[int] |
 
 
 def children_cpu_s() -> float:
-    """Return the CPU seconds that this process's children took, such as a data loader's workers."""
+    """Return the CPU seconds that this process's children used, such as a data loader's workers."""
     ended, ticks = os.times(), 0
     for listed in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # the thread, or a child, has ended
@@ -69,7 +69,7 @@ class OthersLoad:
         self._begin_s, self._others_begin_s = time.monotonic(), others_cpu_s() - children_cpu_s()
 
     def cpu_count(self) -> float:
-        """Return the mean number of CPUs since the start, over 0.3 s if it was later."""
+        """Return the mean number of CPUs since the start; a shorter time than 0.3 s counts as 0.3 s."""
         passed_s = max(time.monotonic() - self._begin_s, _SAMPLE_S)
         return max(0.0, (others_cpu_s() - children_cpu_s() - self._others_begin_s) / passed_s)
 

@@ -12,8 +12,8 @@ from advisor.records.price import PricedOffer
 
 _NUMBER = re.compile(r"[\d.]+")
 MOST_INTERRUPTIONS = 6.0
-"""Interruptions in a stretch of work above which a job never ends. At the highest rate that AWS publishes, 20 % a
-month, there is one every 136 days, and the stretch takes (e^6 - 1) x 136 days: 150 years."""
+"""Expected interruptions between two checkpoints above which a job never ends. At the highest rate that AWS publishes,
+20 % a month, there is one every 136 days, and that work takes (e^6 - 1) x 136 days: 150 years."""
 _LARGEST_EXPONENT = 500.0
 """Cap that keeps the expected time of such a job a number."""
 

@@ -33,7 +33,7 @@ NARROW_UNITS = {"int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8", "float8
 """The units that multiply operands of 8 bits."""
 FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 _TF32_IN_CUDNN = frozenset({"cudnn-tf32", "amp-fp16", "amp-bf16"})
-"""Precisions in which cuDNN multiplies what is in fp32 in TF32, on GPUs that have it (the same docs)."""
+"""Precisions in which cuDNN multiplies fp32 operands in TF32 on GPUs that have it (same docs)."""
 
 
 def precisions_of(

@@ -238,7 +238,7 @@ class Quote:
 
     @property
     def needs_measurement(self) -> bool:
-        """Whether the offer is no candidate only because nothing was measured on its device's generation."""
+        """True if only the lack of measurements of its device's generation keeps the offer from being a candidate."""
         return self.price_is_trusted and not self.is_candidate and self.time_source == "datasheet"
 
     @property
@@ -577,7 +577,7 @@ class Alternative:
     """An offer outside the limits, named when no offer keeps all of them.
 
     - `kind`: "cheapest", "fastest": without any limit; "budget", "deadline": what --max-usd or --deadline alone buys;
-      "split": inference divided by hand over `instance_count` machines of the quote; "flag": the answer with one flag
+      "split": inference split by hand over the `instance_count` machines of the quote; "flag": the answer with one flag
       changed
     - `flag`: what to type, such as `--batch auto`; "" if the whole job is done
     - `done_ratio`: the share of the job that is done

@@ -296,7 +296,7 @@ class Efficiency:
 
     Spreads, each one standard deviation of log(measured / predicted):
     - `device_log_spread`: an offset of one device on all workloads
-    - `unseen_log_spread`: added for a device that is not in `fitted_on`: no step of it was fitted in this precision
+    - `unseen_log_spread`: added for a device that is not in `fitted_on`: none of its steps in this precision was fitted
     - `workload_log_spread`: an offset of one workload on all devices
     - `host_log_spread`: of the host's time, weighted by its share of the step
     - `backward_log_spread`, `compiled_log_spread`: added for a step with a backward pass, and under torch.compile

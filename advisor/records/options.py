@@ -246,7 +246,7 @@ class Options:
     )
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
     region: tuple[str, ...] = _flag(
-        (), "only these regions; most GPU clouds list none: global", metavar="REGION|US|EU|JP"
+        (), "only these regions; `global` for lists without regions, as of most GPU clouds", metavar="REGION|US|EU|JP"
     )
     tier: tuple[Tier, ...] = _flag(
         (), "only these tiers; by default all but marketplaces, which --provider can also name"

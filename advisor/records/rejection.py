@@ -141,7 +141,7 @@ def _too_few_gpus(cause: Cause, _: Generation | None) -> str:
 
 def _never_done(cause: Cause, _: Generation | None) -> str:
     count, _most = _amounts(cause)
-    return f"is interrupted {count:,.0f} times in the work between two checkpoints; shorten --checkpoint-every"
+    return f"is interrupted {count:,.0f} times between two checkpoints; shorten --checkpoint-every"
 
 
 def _over_quota(cause: Cause, _: Generation | None) -> str:

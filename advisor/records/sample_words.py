@@ -5,7 +5,7 @@ from advisor.records.generation import Generation
 DEFAULT_BATCH = 32
 """Batch size if the source gives none; a note says so."""
 ASSUMED_BATCH = f"the source gives no batch size: {DEFAULT_BATCH:,} unless --batch is set"
-"""The note of a trace, which serves all batch sizes; an answer with `--batch` leaves it out."""
+"""A note in the trace. An answer with `--batch` leaves it out."""
 
 
 def samples_noun(generation: Generation | None) -> str:

@@ -269,7 +269,7 @@ def _chance(row: RankedQuote) -> str:
 _CHEAPEST: ColumnOf[RankedQuote] = column(
     "cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10
 )
-"""Ranked by anything but cost, an offer has the batch or the number of instances that suit that."""
+"""Shown with `--objective cost` only: other objectives choose other batch sizes and instance counts."""
 
 
 def _memory_share(row: RankedQuote) -> float:

@@ -199,7 +199,7 @@ def _closest(recommendation: Recommendation) -> str:
     if "fastest" in found:
         said += f", and the fastest {outcome(found['fastest'].quote)}"
     split = found.get("split")
-    by_hand = f" Split by hand over machines, it is {outcome(split.quote)}." if split else ""
+    by_hand = f" Split by hand over several machines: {outcome(split.quote)}." if split else ""
     whole = [one for one in recommendation.alternatives if one.kind == "flag" and one.done_ratio == 1]
     if not whole:
         return f"{said}. No change of a single flag is enough for the whole job.{by_hand}"
@@ -515,9 +515,9 @@ def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
 
 
 def _time_name(quote: Quote) -> str:
-    """Return what the time rests on; in LLM serving, kernels or plans may be unmeasured on a device that is not."""
+    """Return what the time is based on. In LLM serving, a measured device may run an unmeasured kernel or plan."""
     is_unlike = quote.tokens is not None and quote.time_source == "datasheet"
-    return "predicted, with no measured service like it" if is_unlike else _TIME_NAMES[quote.time_source]
+    return "predicted; no similar service was measured" if is_unlike else _TIME_NAMES[quote.time_source]
 
 
 def _place(quote: Quote) -> str:

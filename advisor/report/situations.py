@@ -133,7 +133,7 @@ def _doubt(quote: Quote) -> str:
 
 
 def _doubt_outside(quote: Quote) -> str:
-    """Return the mark of an offer outside the limits: one without a measurement leads where no other keeps them."""
+    """Return the mark of an offer outside the limits, also if it leads: a single limit may leave no measured offer."""
     return " ?" if quote.time_source == "datasheet" else _doubt(quote)
 
 
@@ -147,7 +147,7 @@ def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> st
         case "deadline":
             buys = f"{units.format_duration(job.limits.deadline_s or 0.0)} buys"
         case "split":
-            return "split by hand over machines"
+            return "split by hand over several machines"
         case "flag":
             buys = "change"
     return f"{buys} {one.flag or 'the whole job'}{share}"

@@ -235,13 +235,13 @@ class Recorder(TorchDispatchMode):
             self.phase = "loss"
 
     def follow_autocast(self, *, is_on: bool) -> None:
-        """From now on, compute in fp32 what the loop around the model runs outside of its autocast, which `is_on`."""
+        """From now on, code of the training loop outside of its autocast runs in fp32; `is_on`: autocast is on now."""
         self._follows_loop = True
         self._autocasts = [True] if is_on else []
         self._mark()
 
     def enter_autocast(self, *, is_on: bool) -> None:
-        """Enter a region in which the model, or the loop around it if that is followed, switches autocast on or off."""
+        """Enter a region in which the model switches autocast on or off, or the loop around it if that is followed."""
         self._autocasts.append(is_on or not (self._stack or self._follows_loop))
         self._mark()
 

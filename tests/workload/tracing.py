@@ -60,10 +60,10 @@ def flops_by_op(workload, *, batch):
 
 @contextmanager
 def tf32_settings_kept(*, of_cudnn="tf32"):
-    """Put torch's newer settings for TF32 back, which it has since 2.9.
+    """Restore torch's newer settings for TF32 (since 2.9) at the end; at the start, set those of a new process.
 
-    They begin as in a new process, where the first one sets the others. Those of cuDNN are "tf32" there and are set
-    too, but once they were set, only "none" lets them be set by the first one.
+    In a new process the global setting overrides the others, also those of cuDNN, which are "tf32". Once a setting of
+    cuDNN has been written, the global setting overrides it only while it is "none".
     """
     owners = [torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]
     before = [owner.fp32_precision for owner in owners]
