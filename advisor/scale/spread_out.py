@@ -56,13 +56,19 @@ def planned_steps(
 ) -> PlannedSteps:
     """Predict the step at each global batch under all plans that were asked for.
 
-    If every device runs alone and nothing else was requested, there are no plans. Raises `IndivisibleBatchError` if no
-    batch can be divided as requested.
+    If every device runs alone and nothing else was requested, there are no plans. Raises `UsageError` if no machine has
+    as many GPUs as requested, and `IndivisibleBatchError` if no batch can be divided as requested.
     """
     members_of = members_by_plan(workload, devices, asked)
     plans = sorted(members_of, key=_needs_code_changes)
     if all(plan == Plan() for plan in plans) and asked.gpus is None:
         return PlannedSteps(alone=predict_at(batches), batches=batches)
+    if not plans:
+        most = max(device.gpu_count for device in devices)
+        raise UsageError(
+            f"--gpus {asked.gpus}: no device that was asked for has more than {most} in one machine",
+            hint="lower --gpus, or widen --device and the other filters",
+        )
     passes = {plan: pass_batches(batches, plan) for plan in plans}
     if not any(_divides(batches, plan).any() for plan in plans):
         least = min(plan.data * plan.accumulate for plan in plans)

@@ -145,6 +145,11 @@ def test_a_machine_with_fewer_gpus_than_asked_for_does_nothing() -> None:
     assert found.fits[1].all()
 
 
+def test_more_gpus_than_any_machine_has_are_refused() -> None:
+    with pytest.raises(UsageError, match="--gpus 8: no device that was asked for has more than 4 "):
+        spread(ALONE, FOUR, gpus=8)
+
+
 def test_sharding_is_chosen_where_it_alone_fits() -> None:
     # 1 GB of parameters, 2 of state and 1 of gradients, beside some 0.5 GB of the process: 5 GB with DDP's buckets.
     large = _times(workload(), 1e9 / 480)
