@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from measurement_table import (
     DEVICE_IDS,
@@ -34,7 +34,7 @@ from operator_measurements import (
     list_vidur_engine,
 )
 
-from advisor.records.device import Precision
+from advisor.records.device import Layout, Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
 from advisor.workload.sources.installed import require
 
@@ -108,6 +108,26 @@ INTEL_TEXT_MODELS = {
 }
 GLUE_TASK = re.compile(r"(?P<model>.+) (?:COLA|MRPC|QNLI|RTE|SST2|STSB)(?: QAT| FX)?")
 GLUE_INPUT = "input_ids=128:int64 attention_mask=128:int64"
+
+EXAMPLES = Path(__file__).parent / "data/deep_learning_examples.csv"
+BERT_INPUT = "input_ids=384:int64"
+EXAMPLE_CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    # The vocabulary is filled up to a multiple of 8 (run_squad.py).
+    "bert_base": {"model_type": "bert", "architectures": ["BertForQuestionAnswering"], "vocab_size": 30528},
+    "bert_large": {
+        "model_type": "bert",
+        "architectures": ["BertForQuestionAnswering"],
+        "vocab_size": 30528,
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+    },
+}
+WAVEGLOW_VALUES = 8000
+"""Values of a segment of audio, WaveGlow's sample."""
+BERT_RAN, BERT_COUNTED = 101, 100
+"""Steps of a BERT run, and those that its rate counts (run_squad.py); with torch 1.13 the first is no slower."""
 
 ROBERTA: Mapping[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 INTEL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
@@ -360,6 +380,37 @@ def intel_model(name: str) -> tuple[str, str]:
     return "", ""
 
 
+def list_examples() -> Table:
+    """Return the rates of NVIDIA's examples that NVIDIA and a cloud published, as times of steps."""
+    rows = [example_row(published) for published in read_csv(EXAMPLES)]
+    return Table(name="deep_learning_examples", rows=merged(rows), dropped=[])
+
+
+def example_row(published: Mapping[str, str]) -> TimedStep:
+    """Return the row of a rate: of samples, of whole steps without the first, or of values of audio."""
+    name, batch = published["model"], int(published["batch"])
+    per_step = {"samples/s": batch, "steps/s": 1, "values/s": batch * WAVEGLOW_VALUES}[published["unit"]]
+    is_bert = name.startswith("bert")
+    ran = BERT_RAN / BERT_COUNTED if is_bert and published["unit"] == "samples/s" else 1.0
+    if is_bert:
+        model = f"hf:deep_learning_examples/{name}.json"
+    else:
+        model = f"timm:{name}@224" if name != "waveglow" else "deep_learning_examples/waveglow.py"
+    return TimedStep(
+        model=model,
+        mode=cast("MeasuredMode", published["mode"]),
+        precision=cast("Precision", published["precision"]),
+        layout=cast("Layout", published["layout"]),
+        attention="eager" if is_bert else "auto",
+        torch=published["torch"],
+        batch=batch,
+        input=BERT_INPUT if is_bert else "",
+        device=published["device"],
+        step_s=per_step / (float(published["rate"]) * ran),
+        source=published["source"],
+    )
+
+
 def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> None:
     """Write each config as NAME.json."""
     folder.mkdir(exist_ok=True)
@@ -382,6 +433,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
         list_vidur(data),
         list_vidur_engine(data),
         list_matmuls(),
+        list_examples(),
         list_aiconfigurator(data),
     ]
     for table in tables:
@@ -390,6 +442,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
     write_dropped(out / "dropped.csv", dropped)
     write_configs(out / "neusight", neusight_configs(data, [row for table in neusight for row in table.rows]))
     write_configs(out / "intel", INTEL_CONFIGS)
+    write_configs(out / "deep_learning_examples", EXAMPLE_CONFIGS)
     return {table.name: len(table.rows) for table in tables} | {"dropped": len(dropped)}
 
 

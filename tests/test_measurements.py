@@ -38,11 +38,13 @@ FILES = sorted(
         "ryujaehun.csv",
         "lamikr.csv",
         "*matmuls.csv",
+        "deep_learning_examples.csv",
         "intel.csv",
         "vidur_*.csv",
     )
     for file in MEASURED.glob(pattern)
 )
+CONFIG_FOLDERS = ("deep_learning_examples", "intel", "neusight")
 
 LLAMA_ON_FOUR = {
     "gpu": "a40",
@@ -100,6 +102,7 @@ def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> Non
         "neusight_ops",
         "ryujaehun",
         "lamikr",
+        "deep_learning_examples",
         "aiconfigurator_matmuls",
         "intel",
         "vidur_ops",
@@ -124,7 +127,7 @@ def test_every_net_of_timm_and_torchvision_is_known_to_the_installed_package(
 def test_every_config_lies_beside_the_rows_that_name_it(measurements: tuple[Measurement, ...]) -> None:
     configs = {source_of(row).removeprefix("hf:") for row in measurements if row.model.startswith("hf:")}
     assert configs
-    assert configs == {str(file) for folder in ("intel", "neusight") for file in (MEASURED / folder).glob("*.json")}
+    assert configs == {str(file) for folder in CONFIG_FOLDERS for file in (MEASURED / folder).glob("*.json")}
 
 
 def test_every_input_is_what_the_flag_takes(measurements: tuple[Measurement, ...]) -> None:
@@ -152,7 +155,8 @@ def test_a_product_of_large_matrices_takes_its_flop_over_the_published_rate(oper
 def test_the_files_are_what_the_script_writes_byte_for_byte(script: ModuleType, tmp_path: Path) -> None:
     script.write_measurements(DATA, out=tmp_path)
     written = {file.relative_to(tmp_path): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    kept = [*FILES, MEASURED / "dropped.csv", *MEASURED.glob("intel/*.json"), *MEASURED.glob("neusight/*.json")]
+    configs = (file for folder in CONFIG_FOLDERS for file in MEASURED.glob(f"{folder}/*.json"))
+    kept = [*FILES, MEASURED / "dropped.csv", *configs]
     assert written.keys() == {file.relative_to(MEASURED) for file in kept}
     assert [name for name in written if written[name] != (MEASURED / name).read_bytes()] == []
 
@@ -279,6 +283,41 @@ def test_a_summed_rate_is_divided_by_its_instances(measurements: tuple[Measureme
     # Ten instances did 61.09 samples/s of ResNeXt101_32x8d at batch 1: each took 10 / 61.09 = 0.1636929 s for one.
     (row,) = (row for row in measurements if row.file.endswith("intel.csv") and "resnext101" in row.model)
     assert row.step_s == pytest.approx(0.1636929, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("device", "model", "precision", "step_s"),
+    [
+        ("b200", "bert_large", "fp16", 1 / 2.17),  # whole steps, without the first
+        (
+            "rtx-a6000",
+            "bert_large",
+            "fp16",
+            93.94434666633606 / 101,
+        ),  # 101 steps in 93.9 s, published as 68 sequences/s
+        ("b200", "waveglow", "tf32", 0.797),  # 88 segments of 8,000 values
+        ("a10", "resnet50", "tf32", 224 / 349),
+    ],
+)
+def test_the_rate_of_an_example_becomes_the_time_of_its_step(
+    measurements: tuple[Measurement, ...], device: str, model: str, precision: str, step_s: float
+) -> None:
+    (row,) = (
+        row
+        for row in measurements
+        if row.file.endswith("deep_learning_examples.csv")
+        and (row.device, row.precision) == (device, precision)
+        and f"{model}." in f"{row.model.replace('@', '.')}"
+    )
+    assert row.step_s == pytest.approx(step_s, rel=5e-3)  # rates are published in whole numbers
+
+
+def test_an_example_has_the_parameters_that_its_run_printed() -> None:
+    loaded = load(
+        f"hf:{MEASURED}/deep_learning_examples/bert_base.json", mode="training", specs=("input_ids=384:int64",)
+    )
+    pooler = 768 * 768 + 768  # which gets no gradient, and transformers leaves out
+    assert sum(one.numel() for one in loaded.model.parameters()) == 109_488_386 - pooler
 
 
 def test_times_in_milliseconds_become_seconds_of_the_whole_batch(measurements: tuple[Measurement, ...]) -> None:
