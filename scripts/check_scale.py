@@ -1,8 +1,9 @@
-"""Compares predicted with published times of training steps on several GPUs: MosaicML's MPT table and NeuSight's rows.
+"""Compares predicted with published training on several GPUs: MosaicML's MPT, NeuSight's rows and a cloud's ResNet-50.
 
     python scripts/check_scale.py --data ../shared/data --out tests/data/scale
 
-Reads the published tables below --data, writes `neusight.csv` and `mosaicml.csv` into --out, and prints the errors.
+Reads the published tables below --data and `scripts/data/resnet50_by_gpus.csv`, writes `neusight.csv`, `mosaicml.csv`
+and `resnet50.csv` into --out, and prints the errors.
 NeuSight's rows are predicted without changes. MosaicML's kernels of 2023 are slower than today's, by one factor for its
 attention in Triton and another for all other kernels. Both factors are fitted on every fifth row, and the errors are
 those of the other rows.
@@ -13,7 +14,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mpt_model
 import numpy as np
@@ -36,6 +37,7 @@ from advisor.scale.traffic import traffic_of
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.sources.huggingface import load as load_config
 from advisor.workload.sources.live import load_live
+from advisor.workload.sources.timm import load as load_timm
 from advisor.workload.trace import trace
 
 DEVICES = {"a100_80gb": "a100-sxm4-80gb", "a100_40gb": "a100-sxm4-40gb"}
@@ -50,6 +52,8 @@ NEUSIGHT_PLANS = {
     "tp4": Plan(tensor=4),
     "pp4_1": Plan(pipeline=4),
 }
+RESNET50 = Path(__file__).parent / "data/resnet50_by_gpus.csv"
+"""Images per second of one program (DDP, synthetic images, batch per GPU) on 1, 2, 4 and 8 GPUs of a machine."""
 GPT2_LARGE = Path(__file__).parents[1] / "tests" / "data" / "measured" / "neusight" / "gpt2_large.json"
 
 
@@ -78,7 +82,7 @@ def main() -> None:
     """Trace, fit the two slowdowns, predict, write the tables and print the errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with measured/")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the two tables")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
     given = parser.parse_args()
     catalog = load_catalog(profiles=None, prices=[])
     args = (catalog.efficiencies, Kernels())
@@ -91,11 +95,15 @@ def main() -> None:
         | {"fitted": "yes" if number % FITTED_EVERY == FITTED_EVERY - 1 else ""}
         for number, case in enumerate(cases)
     ]
+    resnet50 = list(scaling_rows(catalog))
     given.out.mkdir(parents=True, exist_ok=True)
     write(given.out / "neusight.csv", neusight)
+    write(given.out / "resnet50.csv", resnet50)
     write(given.out / "mosaicml.csv", mosaicml)
     for row in neusight:
         print(f"NeuSight {row['name']}: {float(row['error']):+.1%}")
+    off = [float(row["predicted_efficiency"]) - float(row["measured_efficiency"]) for row in resnet50]
+    print(f"ResNet-50 with DDP: efficiency off by {np.mean(off):+.1%} in the mean, {min(off):+.1%} to {max(off):+.1%}")
     print(
         f"times of MosaicML's kernels relative to today's: "
         f"attention {kernels.attention:.2f}, all others {kernels.all:.2f}"
@@ -169,6 +177,34 @@ def neusight_cases(folder: Path, catalog: Catalog) -> Iterator[Case]:
                 )
 
 
+def scaling_rows(catalog: Catalog) -> Iterator[dict[str, str]]:
+    """Yield the measured and the predicted scaling efficiency of ResNet-50 under DDP for each number of GPUs."""
+    workload = trace(load_timm("resnet50", mode="training", specs=()), mode="training", batch=None)
+    with RESNET50.open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            rates = {gpus: float(row[str(gpus)]) for gpus in (1, 2, 4, 8) if row[str(gpus)]}
+            cases = {
+                gpus: Case(
+                    name=f"{row['device']} {row['precision']} x {gpus}",
+                    workload=workload,
+                    device=gpu_device(catalog.gpus[row["device"]], gpu_count=gpus),
+                    plan=Plan(data=gpus),
+                    pass_batch=int(row["batch"]),
+                    precision=cast("Precision", row["precision"]),
+                    measured_s=int(row["batch"]) * gpus / rate,
+                )
+                for gpus, rate in rates.items()
+            }
+            predicted = {gpus: step_s(case, catalog.efficiencies, Kernels()) for gpus, case in cases.items()}
+            for gpus, case in cases.items():
+                if gpus > 1:
+                    yield {
+                        "name": case.name,
+                        "measured_efficiency": f"{cases[1].measured_s / case.measured_s:.3f}",
+                        "predicted_efficiency": f"{predicted[1] / predicted[gpus]:.3f}",
+                    }
+
+
 def step_s(case: Case, efficiencies: Sequence[Efficiency], kernels: Kernels) -> float:
     """Predict the step with slower kernels."""
     device = replace(
@@ -186,7 +222,7 @@ def step_s(case: Case, efficiencies: Sequence[Efficiency], kernels: Kernels) -> 
         Alone(step_s=alone.step_s, work_s=alone.part_ratio * alone.step_s),
         case.plan,
         traffic=traffic_of(case.workload, batches=batches.astype(np.float64), width=width_of(case.precision)),
-        fabric=fabric_of([device], case.plan),
+        fabric=fabric_of([case.device], case.plan),  # PCIe is the link of most cards
     )
     return float(spread.step_s[0, 0])
 

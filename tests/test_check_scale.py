@@ -67,6 +67,21 @@ def test_neusights_rows_are_within_15_percent_each() -> None:
     assert all(abs(float(row["error"])) <= 0.15 for row in table)
 
 
+def test_the_efficiency_of_data_parallel_gpus_is_as_far_off_as_the_page_says() -> None:
+    off = [float(row["predicted_efficiency"]) - float(row["measured_efficiency"]) for row in rows("resnet50.csv")]
+    assert len(off) == 38
+    assert np.mean(off) <= 0.035
+    assert np.abs(off).max() <= 0.14
+
+
+@pytest.mark.slow
+def test_the_table_of_efficiencies_is_that_of_today(script: Any) -> None:
+    for row, kept in zip(script.scaling_rows(load_catalog()), rows("resnet50.csv"), strict=True):
+        assert row["name"] == kept["name"]
+        assert row["measured_efficiency"] == kept["measured_efficiency"]
+        assert float(row["predicted_efficiency"]) == pytest.approx(float(kept["predicted_efficiency"]), abs=0.01)
+
+
 def test_a_published_step_comes_out_as_the_table_says(script: Any, tmp_path: Path) -> None:
     catalog = load_catalog()
     (case,) = script.mosaicml_cases(write(tmp_path / "table.csv", MOSAICML), catalog)
