@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.errors import UsageError
+from advisor.records.answer import Z_90
 from advisor.records.device import Device
 from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions, TokenTimes
 from advisor.records.scale import Plan, Spreading
@@ -117,10 +118,17 @@ def test_one_gpu_in_several_passes_has_the_efficiency_of_one_gpu() -> None:
     assert found.scaling.efficiency_ratio.tolist() == [[1.0, 1.0]]
 
 
-def test_the_interval_grows_with_the_step() -> None:
+def test_the_interval_grows_with_the_step_and_has_the_errors_of_scaling_and_of_links() -> None:
     found = spread(FOUR)
-    assert found.step_low_s / found.step_s == pytest.approx(np.full((1, 2), 0.5))
-    assert found.step_high_s / found.step_s == pytest.approx(np.full((1, 2), 2.0))
+    assert found.log_spread == pytest.approx(np.full((1, 2), np.hypot(0.4, 0.05)), rel=1e-3)  # nobody waits
+    assert found.own_log_spread == pytest.approx(np.full((1, 2), np.hypot(0.1, 0.05)), rel=1e-3)
+    wider = np.exp(Z_90 * (found.log_spread - 0.4))
+    assert found.step_low_s / found.step_s == pytest.approx(0.5 / wider)
+    assert found.step_high_s / found.step_s == pytest.approx(2.0 * wider)
+    waiting = spread(replace(FOUR, nvlink_bytes_per_s=100.0), batches=np.array([8]), gpus=4)
+    assert waiting.log_spread.item() > math.hypot(0.4, 0.05, 0.2 / 2)  # for more than half of the step
+    alone = spread(ALONE, FOUR, gpus=1)
+    assert alone.log_spread == pytest.approx(np.full((2, 2), 0.4))
 
 
 def test_where_the_link_is_slow_one_gpu_does_the_step() -> None:
