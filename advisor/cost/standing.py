@@ -44,10 +44,11 @@ class Standing:
 def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, billing: Billing) -> Standing:
     """Compare the offers by the job's objective; the chances are always those of the lowest cost."""
     priced, at = offers.priced, (offers.device, offers.batch_index)
+    time_s = offers.job_s if job.requests_per_day is None else offers.step_time_s
     amounts = {
         "cost": offers.job_usd,
-        "time": offers.job_s,
-        "cost-time": offers.job_usd * offers.job_s,
+        "time": time_s,
+        "cost-time": offers.job_usd * time_s,
         "co2": offers.co2_kg,
     }[job.objective]
     started = offer_terms(priced, billing=billing, job=replace(job, assumed=False))
@@ -74,17 +75,11 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
     chances = chances_of_cheapest(usd, errors=usd_errors, by_time=by_time)
     is_all = len(candidates) == len(chances)
     among = chances if is_all else chances_of_cheapest(usd, errors=usd_errors, by_time=by_time, among=candidates)
-    compared = {
-        "cost": usd,
-        "time": offers.step_time_s[0],
-        "cost-time": usd * offers.step_time_s[0],
-        "co2": offers.co2_kg[0],
-    }[job.objective]
     errors = errors_of_usd
     if job.objective != "cost":
         errors = _errors(offers, predictions, job=job, billing=billing, of=job.objective)
     best = int(leads.argmax())
-    is_too_close = indistinguishable(compared, errors=errors, best=best)
+    is_too_close = indistinguishable(amounts[0], errors=errors, best=best)
     if by_time is not None and job.objective == "cost":
         is_too_close |= (among >= _LIKELY) & (np.arange(len(usd)) != best)
     return Standing(

@@ -301,3 +301,24 @@ def test_the_fastest_service_keeps_the_budget_and_the_quota() -> None:
     assert count(max_usd=10_000.0) == 3
     assert count(max_usd_per_hour=7.2) == 2
     assert count(quota=4) == 4
+
+
+@pytest.mark.parametrize("objective", ["time", "cost-time"])
+@pytest.mark.parametrize(("measured_s", "leader"), [(0.105, "m2"), (0.115, "m1")])
+def test_a_service_by_time_is_led_by_an_unmeasured_device_only_if_it_is_surely_faster(
+    objective: Objective, measured_s: float, leader: str
+) -> None:
+    # The unmeasured step takes 0.1 s, at most 0.11 s; at one request a day each latency is that of the step.
+    quotes = rank(
+        selection(offer("m1"), offer("m2")),
+        fleet=fleet(1, 0, devices=(SLOW, FAST)),
+        predictions=predictions(
+            SLOW,
+            FAST,
+            step_s=[[measured_s], [0.1]],
+            time_sources=np.array([["fitted"], ["datasheet"]], dtype=np.object_),
+        ),
+        job=job(requests_per_day=1, objective=objective),
+    ).quotes
+    assert [quote.instance for quote in quotes] == ["m1", "m2"]
+    assert next(quote.instance for quote in quotes if quote.may_lead) == leader
