@@ -46,8 +46,8 @@ def join_fleets(here: Fleet, rented: Fleet) -> Fleet:
 
 
 def fastest(quotes: Iterable[Quote]) -> Quote | None:
-    """Return the quote that finishes the job first, without a chance of being the cheapest: it is not ranked."""
-    first = min(quotes, key=lambda quote: quote.job_s.mid, default=None)
+    """Return the quote with the least `time_s`, without a chance of being the cheapest: it is not ranked."""
+    first = min(quotes, key=lambda quote: quote.time_s, default=None)
     return (
         None
         if first is None

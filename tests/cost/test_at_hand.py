@@ -1,5 +1,7 @@
 """The machine at hand beside what is rented: its price, its place, and what is said of it."""
 
+from typing import Any
+
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
 from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.device import Device
@@ -16,9 +18,11 @@ def local(identifier: str, device: Device | None, *, note: str = "") -> LocalDev
     return LocalDevice(id=identifier, name=identifier.upper(), thread_count=8, device=device, profile=None, note=note)
 
 
-def ranked(*devices: LocalDevice, predictions: Predictions, offers: tuple[toys.Offer, ...] = ()) -> Ranking:
+def ranked(
+    *devices: LocalDevice, predictions: Predictions, offers: tuple[toys.Offer, ...] = (), **job: Any
+) -> Ranking:
     fleet = fleet_at_hand(toys.fleet(devices=()), devices)
-    return rank(selection_at_hand(devices, offers=offers), fleet=fleet, predictions=predictions, job=toys.job())
+    return rank(selection_at_hand(devices, offers=offers), fleet=fleet, predictions=predictions, job=toys.job(**job))
 
 
 def test_what_nobody_priced_costs_nothing() -> None:
@@ -83,6 +87,9 @@ def test_of_several_devices_the_fastest_is_shown_and_has_no_chance_in_a_ranking(
     assert first is not None
     assert (first.id, first.chance_cheapest, first.indistinguishable) == ("local/cuda:0", 0.0, False)
     assert fastest(()) is None
+    # A service takes a month on each, whichever stands first.
+    served = ranked(local("cpu", CPU), local("cuda:0", GPU), predictions=predictions, requests_per_day=1).quotes
+    assert {one.id for order in (served, served[::-1]) if (one := fastest(order))} == {"local/cuda:0"}
 
 
 def test_in_one_ranking_what_costs_nothing_comes_first_and_is_surely_the_cheapest() -> None:
