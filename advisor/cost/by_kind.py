@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.costed_offers import CostedOffers, electricity_log_spread
+from advisor.cost.costed_offers import CostedOffers, electricity_log_spread, job_usd_with_ends
 from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all
@@ -66,18 +66,19 @@ class KindMarket:
         may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
         started = replace(self._terms_of(replace(job, assumed=False)), machine_count=costed.terms.machine_count)
 
+        of_both = np.flatnonzero(may_win[: self._selection.may_win_count])
+        usd, rent_usd = np.full((3, len(may_win)), np.inf), trial_usd(costed.terms, job=job)
+        usd[:, of_both] = job_usd_with_ends(costed, of_both, predictions=predictions, job=job)
+
         def candidates(places: IndexArray, purchases: Purchases | None = None) -> BoolArray:
-            at = costed.device[places], costed.batch_index[places]
-            usd, width = costed.costs.job_usd[places], Z_90 * predictions.log_spread[at]
             return candidates_of(
-                np.stack([usd, usd * np.exp(-width), usd * np.exp(width)]),
+                usd[:, places],
                 is_trusted=self._is_trusted[places],
-                is_measured=predictions.time_sources[at] != "datasheet",
-                trial_usd=trial_usd(started.of(places), job=job),
+                is_measured=predictions.time_sources[costed.device[places], costed.batch_index[places]] != "datasheet",
+                trial_usd=rent_usd[places],
                 purchases=purchases,
             )
 
-        of_both = np.flatnonzero(may_win[: self._selection.may_win_count])
         among_both = frozenset(of_both[candidates(of_both)].tolist())
         found = {}
         for kind, members in self._members.items():

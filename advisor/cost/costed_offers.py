@@ -91,8 +91,7 @@ def chosen_offers(
     indices = np.array(chosen, dtype=np.intp)
     at = costed.device[indices], costed.batch_index[indices]
     priced = [costed.priced[index] for index in chosen]
-    terms, batch = costed.terms.of(indices), predictions.batches[at[1]]
-    step_s = np.stack([times[at] for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)])
+    terms, batch, step_s = costed.terms.of(indices), predictions.batches[at[1]], _steps_s(predictions, at)
     by_step = [cost_job(times, batch=batch, terms=terms, job=job) for times in step_s]
     costs, ends = by_step[0], _costs_at_ends(step_s, batch=batch, terms=terms, job=job)
     job_usd, job_s = (np.stack([getattr(one, name) for one in (costs, *ends)]) for name in ("job_usd", "job_s"))
@@ -137,6 +136,21 @@ def chosen_offers(
         kwh=kwh,
         co2_kg=co2_kg,
     )
+
+
+def job_usd_with_ends(costed: CostedOffers, chosen: IndexArray, *, predictions: Predictions, job: Job) -> FloatArray:
+    """Return `job_usd` of `chosen_offers` alone, which takes a fraction of the time."""
+    at = costed.device[chosen], costed.batch_index[chosen]
+    terms, batch, step_s = costed.terms.of(chosen), predictions.batches[at[1]], _steps_s(predictions, at)
+    costs = cost_job(step_s[0], batch=batch, terms=terms, job=job)
+    ends = _costs_at_ends(step_s, batch=batch, terms=terms, job=job)
+    price_log_spread = np.array([costed.priced[index].log_spread for index in chosen.tolist()]) * _rent_ratio(costs)
+    job_usd = np.stack([one.job_usd for one in (costs, *ends)])
+    return _widened(job_usd, np.hypot(price_log_spread, electricity_log_spread(costs, terms)))
+
+
+def _steps_s(predictions: Predictions, at: tuple[IndexArray, IndexArray]) -> FloatArray:
+    return np.stack([times[at] for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)])
 
 
 def _costs_at_ends(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> tuple[JobCosts, ...]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ OFFERS = (
     offer("fast", usd_per_hour=8.0, gpu="l4", gpu_count=1),
 )
 FLEET = fleet(0, 1, 2, devices=(SLOW, QUICK, FAST))
+UNMEASURED = np.array([["fitted"], ["datasheet"], ["fitted"]], dtype=np.object_)
+"""Only the quick one is known from its datasheet."""
 
 
 def cheapest_by_kind(
@@ -132,14 +135,12 @@ def test_a_kind_without_an_offer_within_the_limits_is_left_out() -> None:
 def test_an_unmeasured_cpu_leads_the_cpus_whatever_a_gpu_costs() -> None:
     # The quick CPU is known from its datasheet: $75, at most $90, and $1.50 for an hour to time a step. The measured
     # CPU costs $100, so the quick one leads the CPUs. The measured GPU costs $80; that does not matter here.
-    sources = np.array([["fitted"], ["datasheet"], ["fitted"]], dtype=np.object_)
-    spread = np.full((3, 1), math.log(1.2) / 1.645)
     found = cheapest_by_kind(
         selection(*OFFERS),
         fleet=FLEET,
         predictions=predictions(
-            SLOW, QUICK, FAST, step_s=[[1.0], [0.5], [0.1]], log_spread=spread, own_log_spread=spread,
-            time_sources=sources,
+            SLOW, QUICK, FAST, step_s=[[1.0], [0.5], [0.1]], step_high_s=np.array([[1.2], [0.6], [0.12]]),
+            time_sources=UNMEASURED,
         ),
         job=job(360_000),
         billing=Billing(),
@@ -147,6 +148,30 @@ def test_an_unmeasured_cpu_leads_the_cpus_whatever_a_gpu_costs() -> None:
     assert {kind: one.quote().job_usd.mid for kind, one in found.items()} == pytest.approx({"cpu": 75, "gpu": 80})
     # Among both kinds, $90 for the quick CPU is more than the measured GPU's $80.
     assert {kind: one.quote().is_candidate for kind, one in found.items()} == {"cpu": False, "gpu": True}
+
+
+def test_the_errors_of_price_and_start_up_keep_an_unmeasured_offer_from_leading() -> None:
+    # The quick CPU costs $75, at most $82.50 by its time, and the measured one $100, so the quick one leads by its
+    # time. By a list price that is known within a factor of 1.5 it costs up to 75 x e^hypot(ln 1.1, ln 1.5) = $113.74.
+    # With a start-up of 5,000 s it costs $77.08 and the other $101.39; that may take e^(1.2834 ln 10) = 19.2 times as
+    # long: $116.
+    priced = PriceErrors(
+        listing={"list": PriceSpread(log_spread=math.log(1.5) / 1.645, n=9, basis="measured", source="by hand")}
+    )
+    cpus, known = OFFERS[:2], fleet(0, 1, devices=(SLOW, QUICK))
+    times = predictions(SLOW, QUICK, step_s=[[1.0], [0.5]], time_sources=UNMEASURED[:2])
+
+    def leader(errors: PriceErrors, bill: Billing) -> str:
+        listed = select_offers(cpus, options=Options(), price_kind="on_demand", errors=errors)
+        given: dict[str, Any] = {"fleet": known, "predictions": times, "job": job(360_000), "billing": bill}
+        found = cheapest_by_kind(listed, **given)["cpu"].quote()
+        (lead,) = (quote for quote in rank(listed, **given).quotes if quote.id == found.id)
+        assert (lead.may_lead, lead.is_candidate) == (True, found.is_candidate)
+        return found.instance
+
+    assert leader(PriceErrors(), Billing()) == "quick"
+    assert leader(priced, Billing()) == "slow"
+    assert leader(PriceErrors(), billing(start_up_s=5000.0, start_up_ratio=10.0)) == "slow"
 
 
 def test_the_error_of_the_watts_of_an_owned_machine_is_one_of_its_price() -> None:
