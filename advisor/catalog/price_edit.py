@@ -58,7 +58,7 @@ def with_listing(values: Mapping[str, Any], listing: Listing, *, today: str) -> 
     sources |= {source_keys[key]: _source_entry(source, today=today) for key, source in listing.sources.items()}
     _date_unchanged(instances, sources, unchanged=listing.unchanged, today=today)
     new["instances"] = {name: entry for name, entry in instances.items() if entry["usd_per_hour"]}
-    used = {line[kind][1] for line in _lines(new["instances"]) for kind in RENTED_KINDS if kind in line}
+    used = {_source_key(line[kind]) for line in _lines(new["instances"]) for kind in RENTED_KINDS if kind in line}
     new["sources"] = {key: source for key, source in sources.items() if key in used}
     instances = new.pop("instances")
     return {**new, "complete": True, "instances": instances}
@@ -93,7 +93,7 @@ def _drop_unlisted(instances: Mapping[str, Any], listing: Listing) -> None:
 
 def _set_price(line: dict[str, Any], listed: ListedPrice, *, usd: float, source: str) -> None:
     kind = listed.kind
-    old_usd, trusted_usd = line.get(kind, [None])[0], _trusted_usd(line, kind)
+    old_usd, trusted_usd = _usd(line[kind]) if kind in line else None, _trusted_usd(line, kind)
     line[kind] = [usd, source]
     if listed.interruption_percent:
         line["interruption_percent"] = listed.interruption_percent
@@ -114,7 +114,17 @@ def _trusted_usd(line: Mapping[str, Any], kind: PriceKind) -> float | None:
     if kind in line.get("trusted", {}):
         return float(line["trusted"][kind])
     is_doubtful = any(kind in line.get(flag, []) for flag in ("stale", "suspect"))
-    return None if is_doubtful or kind not in line else float(line[kind][0])
+    return None if is_doubtful or kind not in line else _usd(line[kind])
+
+
+def _usd(price: Any) -> float:
+    """Return the dollars of `0.93`, which has the date of the file, or of `[0.93, key of a source]`."""
+    return float(price[0] if isinstance(price, list) else price)
+
+
+def _source_key(price: Any) -> str:
+    """Return the key of a price's source; nothing if it has the date of the file."""
+    return str(price[1]) if isinstance(price, list) else ""
 
 
 def _clear_doubts(line: dict[str, Any], kind: PriceKind) -> None:
@@ -132,9 +142,9 @@ def _clear_doubts(line: dict[str, Any], kind: PriceKind) -> None:
 
 
 def _leave_out_dear_spot(line: dict[str, Any]) -> None:
-    if "spot" in line and "on_demand" in line and line["spot"][0] > line["on_demand"][0]:
+    if "spot" in line and "on_demand" in line and _usd(line["spot"]) > _usd(line["on_demand"]):
         _clear_doubts(line, "spot")
-        _add_note(line, f"source lists spot {line.pop('spot')[0]} above on-demand: left out")
+        _add_note(line, f"source lists spot {_usd(line.pop('spot'))} above on-demand: left out")
 
 
 def _add_note(line: dict[str, Any], note: str) -> None:
@@ -164,8 +174,8 @@ def _date_unchanged(
             sources[renamed[key]] = {**sources.pop(key), "date": today}
     for line in _lines(instances):
         for kind in RENTED_KINDS:
-            if kind in line and line[kind][1] in renamed:
-                line[kind] = [line[kind][0], renamed[line[kind][1]]]
+            if kind in line and (key := _source_key(line[kind])) in renamed:
+                line[kind] = [line[kind][0], renamed[key]]
 
 
 def _lines(instances: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -122,6 +122,28 @@ def test_trap_5_a_spot_price_above_on_demand_is_left_out_with_a_note() -> None:
     assert_says(line["note"], "spot 1.5", "on-demand")
 
 
+def test_prices_with_the_date_of_the_file_are_replaced_like_others() -> None:
+    bare: dict[str, Any] = {
+        "provider": "aws",
+        "date": "2026-01-01",
+        "instances": {"g5.xlarge": {"usd_per_hour": {"us": {"on_demand": 0.93, "spot": 0.4, "commit_1y": 0.7}}}},
+    }
+    new = edited(price("g5.xlarge", 3.0), values=bare)
+    assert lines(new)["us"] == {
+        "on_demand": [3.0, "api-2026-11-21"],
+        "spot": 0.4,
+        "commit_1y": 0.7,
+        "suspect": ["on_demand"],
+        "trusted": {"on_demand": 0.93},  # 3.0 is more than 3 x 0.93
+        "note": "on_demand was 0.93: a change by more than 3 times",
+    }
+    assert (new["date"], set(new["sources"])) == ("2026-01-01", {"api-2026-11-21"})
+    cheap = lines(edited(price("g5.xlarge", 0.35), values=bare))["us"]
+    assert (cheap["on_demand"], "spot" in cheap) == ([0.35, "api-2026-11-21"], False)
+    # Nothing is listed anew: an unchanged list dates the prices that name it alone.
+    assert lines(edited(values=bare, unchanged=("https://example.org",))) == lines(bare)
+
+
 def test_a_change_by_more_than_three_times_is_marked_and_not_believed() -> None:
     # A price for each of 8 GPUs in place of the machine's: 55.04 / 8 = 6.88
     file = deepcopy(FILE)
