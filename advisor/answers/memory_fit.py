@@ -311,6 +311,7 @@ def device_memory(
         width=width_of(precision, workload),
         kind=device.kind,
         plan=plan,
+        samples=batch,
         chunked=chunked,
     )
     found = memory_of_one(workload, plan, batches=np.array([float(of_pass)]), width=step.width, kind=device.kind)

@@ -32,13 +32,17 @@ _PROBE_COUNT = 16
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `cached_property` needs a `__dict__`
 class Step:
-    """A workload in a width on a kind of device, which a remedy changes; `batch` is that of one device in one pass."""
+    """A workload in a width on a kind of device, which a remedy changes.
+
+    - `batch`: of one device in one pass; `samples` are those of all, if they are more
+    """
 
     workload: Workload
     batch: int
     width: Width
     kind: DeviceKind
     plan: Plan = _ALONE
+    samples: int | None = None
     chunked: Workload | None = None
     """The same step of a language model traced with its logits in chunks; None if it was not traced so."""
 
@@ -171,17 +175,19 @@ def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
 def _accumulation(step: Step, device: Device) -> Remedied | None:
     """Accumulate gradients over several micro-batches."""
     plan = step.plan
-    is_split = step.batch > 1 and step.workload.batch_is_affine and plan.pipeline == 1
+    most = (step.samples or step.batch) // (plan.data * plan.accumulate)  # one sample cannot be divided further
+    is_split = most > 1 and step.workload.batch_is_affine and plan.pipeline == 1
     if step.workload.mode != "training" or not is_split:
         return None
-    counts = [count for count in _PART_COUNTS if step.batch > count // 2]  # one sample cannot be divided further
+    counts = list(dict.fromkeys(min(count, most) for count in _PART_COUNTS))
     batches = [math.ceil(step.batch / count) for count in counts]
     kept = replace(step, plan=replace(plan, accumulate=2))  # the gradients stay, for any number of passes
     fits = kept.at(batches).high <= usable_bytes(device, step.workload)
     first = int(fits.argmax()) if fits.any() else -1
     plan = replace(plan, accumulate=plan.accumulate * counts[first])
     alone = ", which the loss compares only among themselves" if compares_samples(step.workload) else ""
-    change = f"{plan.accumulate} passes with {batches[first]} samples each{alone}"
+    samples = "1 sample" if batches[first] == 1 else f"{batches[first]} samples"
+    change = f"{plan.accumulate} passes with {samples} each{alone}"
     return Remedied(name="gradient accumulation", change=change, step=replace(step, plan=plan, batch=batches[first]))
 
 

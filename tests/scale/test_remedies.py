@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from advisor.catalog.overlay import load_catalog
@@ -11,6 +12,7 @@ from advisor.records.generation import Generation
 from advisor.records.scale import Plan
 from advisor.records.workload import Blocks, StoredBytes, Workload
 from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
+from advisor.scale.spread_out import pass_batches
 from tests.predict.test_step_memory import CONTEXT, optimizer_row
 from tests.predict.toys import device, linear_row, memory_line, operand, row, workload
 from tests.says import assert_says
@@ -113,6 +115,27 @@ def test_accumulation_halves_the_batch_until_it_fits_and_keeps_the_gradients() -
     assert (fits_8_gb.step.batch, fits_8_gb.change) == (4, "2 passes with 4 samples each")
     assert tensors(fits_8_gb) == 8
     assert remedied("gradient accumulation", memory_bytes=5.9 * GB).step.batch == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("samples", "plan", "passes"),
+    [
+        (3, Plan(), 3),
+        (5, Plan(), 5),
+        (6, Plan(), 6),
+        (8, Plan(), 8),
+        # 7 samples on two GPUs are 4 and 3: in four passes, one would have none.
+        (7, Plan(data=2), 3),
+        # 5 samples in two passes are 3 and 2, and can be divided into four passes but not into six.
+        (5, Plan(accumulate=2), 4),
+    ],
+)
+def test_every_pass_of_every_gpu_has_a_sample(samples: int, plan: Plan, passes: int) -> None:
+    (of_pass,) = pass_batches(np.array([samples]), plan).tolist()
+    found = remedied("gradient accumulation", batch=of_pass, samples=samples, plan=plan, memory_bytes=1 * GB)
+    assert found is not None
+    assert (found.step.plan.accumulate, found.change.split()[0]) == (passes, str(passes))
+    assert plan.data * passes <= samples
 
 
 def test_nothing_is_accumulated_at_batch_1_or_in_inference() -> None:
