@@ -101,7 +101,10 @@ def read_efficiency(root: Node) -> Efficiency:
 
 
 def read_engines(files: Iterable[Path]) -> dict[str, Engine]:
-    """Return the inference engines by name; raise `ProfileError` for one without costs of a GPU and of AVX2."""
+    """Return the inference engines by name.
+
+    Raises `ProfileError` for one without limits of each kind, or without costs of a GPU and of AVX2.
+    """
     engines = {}
     for root in _roots(files):
         engine = read_record(Engine, root, zero_allowed=("kernel_core_s", "all_reduce_s"))
@@ -109,10 +112,9 @@ def read_engines(files: Iterable[Path]) -> dict[str, Engine]:
             for entry in root[key].entries():
                 for one in entry["formats"].items(hint="write [fp8, int8]"):
                     one.choice(get_args(formats))
-        unknown = sorted({*engine.costs} - {*get_args(EngineIsa)})
-        if unknown or not engine.costs:
-            hint = f"the instruction sets are {', '.join(get_args(EngineIsa))}"
-            raise root["costs"].error(f"no instruction set {', '.join(unknown)}" if unknown else "no costs", hint=hint)
+        kinds, sets = ("cpu", "gpu", "large_gpu"), get_args(EngineIsa)
+        root["limits"].check_keys(kinds, required=kinds, hint=f"give those of {', '.join(kinds)}")
+        root["costs"].check_keys(sets, required=("gpu", "avx2"), hint=f"the instruction sets are {', '.join(sets)}")
         engines[engine.name] = engine
     return engines
 

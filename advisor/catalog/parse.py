@@ -205,8 +205,9 @@ def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceR
     return [*joined.owned, *rows], our_rows, joined
 
 
-_KINDS: Mapping[str, tuple[type[Gpu | Cpu | Efficiency], str]] = {
-    "GPU": (Gpu, "gpus"), "CPU": (Cpu, "cpus"), "efficiency": (Efficiency, "efficiencies")
+_KINDS: Mapping[str, tuple[type[Gpu | Cpu | Efficiency | Engine], str]] = {
+    "GPU": (Gpu, "gpus"), "CPU": (Cpu, "cpus"), "efficiency": (Efficiency, "efficiencies"),
+    "engine": (Engine, "engines"),
 }  # fmt: skip
 """The record in a file of each kind, and the field of a `Layer` for such files."""
 _PRICE_KEYS = frozenset(("provider", "instances", "sources", *TERM_KEYS))

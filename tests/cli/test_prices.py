@@ -169,6 +169,7 @@ def test_a_file_of_prices_and_terms_is_valid_and_says_what_it_does(advise: Advis
         ("devices/gpu/l4.yaml", "GPU: L4"),
         ("devices/cpu/amd-epyc-7543.yaml", "CPU: AMD EPYC 7543"),
         ("efficiency/gpu-any-any.yaml", "efficiency: * *"),
+        ("engines/vllm.yaml", "engine: vllm"),
     ],
 )
 def test_any_file_of_the_profiles_can_be_checked(advise: Advise, file: str, holds: str) -> None:

@@ -124,7 +124,7 @@ def show_command(name: str, output: Output, options: Options) -> int:
 @command.command("validate", cls=Command, short_help="Check files of prices, terms or devices.")
 @click.argument("files", nargs=-1, required=True, type=Path, metavar="FILE...")
 def validate_command(files: tuple[Path, ...]) -> int:
-    """Check files of prices, terms, devices or efficiencies; each mistake is reported with its file, line and key.
+    """Check files of prices, terms, devices, efficiencies or engines: each mistake comes with its file, line and key.
 
     Values that are implausible compared with the built-in ones cause a warning, here and in every answer.
 
