@@ -11,6 +11,7 @@ from advisor.catalog.strict_yaml import Node, read_documents
 from advisor.errors import ProfileError, did_you_mean
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
+from advisor.records.energy import CpuPowers
 from advisor.records.engine import Engine, EngineIsa
 from advisor.records.generation import CacheFormat, WeightFormat
 
@@ -129,11 +130,23 @@ def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstanc
 
 
 def read_single(record: type[RecordT], file: Path | None, *, zero_allowed: Collection[str] = ()) -> RecordT | None:
-    """Return the one record of a file, or None without a file; raise `ProfileError` at the first invalid value."""
-    if file is None:
-        return None
-    (root,) = _roots([file])
-    return read_record(record, root, zero_allowed=zero_allowed)
+    """Return the one record of a file, or None without a file or if all of it is commented out.
+
+    Raises `ProfileError` at the first invalid value, and at a second document.
+    """
+    roots = list(_roots([file] if file else []))
+    if len(roots) > 1:
+        raise roots[1].error("a second document", hint="put all keys into one document, without a line `---` between")
+    return read_record(record, roots[0], zero_allowed=zero_allowed) if roots else None
+
+
+def read_cpu_powers(file: Path | None) -> CpuPowers | None:
+    """Return the watts of servers like `read_single`; raise `ProfileError` if none are for other CPUs."""
+    powers = read_single(CpuPowers, file)
+    if powers is not None and ANY not in powers.cpus:
+        hint = "add one: it is used for every CPU without an entry"
+        raise ProfileError(f"no entry {ANY!r}", where=f"{file}: cpus", hint=hint)
+    return powers
 
 
 def read_by_key(record: type[RecordT], file: Path | None, *, zero_allowed: Collection[str] = ()) -> dict[str, RecordT]:

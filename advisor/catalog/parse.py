@@ -10,6 +10,7 @@ from typing import Any
 from advisor.catalog.device_files import (
     MeasuredInstance,
     read_by_key,
+    read_cpu_powers,
     read_cpus,
     read_efficiencies,
     read_engines,
@@ -32,7 +33,7 @@ from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wh
 from advisor.errors import did_you_mean
 from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
-from advisor.records.energy import CpuPowers, EnergyData, GpuPower, Grids
+from advisor.records.energy import EnergyData, GpuPower, Grids
 from advisor.records.engine import Engine
 from advisor.records.price import ApiPrice, Catalog, PriceBasis, PriceErrors, PriceSource
 
@@ -160,7 +161,7 @@ def _with_energy_of(layer: Layer, energy: EnergyData) -> EnergyData:
         grids = replace(grids or theirs, regions={**theirs.regions, **(grids.regions if grids else {})})
     return EnergyData(
         gpu=energy.gpu or read_single(GpuPower, layer.gpu_power),
-        cpu=energy.cpu or read_single(CpuPowers, layer.cpu_power),
+        cpu=energy.cpu or read_cpu_powers(layer.cpu_power),
         grids=grids,
     )
 

@@ -1,17 +1,23 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from advisor.catalog.device_files import (
     MeasuredInstance,
+    read_cpu_powers,
     read_cpus,
     read_efficiencies,
+    read_engines,
     read_gpus,
     read_measured_instances,
+    read_single,
     with_reported_names,
 )
+from advisor.catalog.overlay import shipped_profiles
 from advisor.errors import ProfileError
 from advisor.records.device import FamilyEfficiency
+from advisor.records.energy import GpuPower
 
 GPU = """\
 id: toy
@@ -127,3 +133,44 @@ def test_measured_instances_are_in_base_units_by_provider_and_type(tmp_path: Pat
     assert read_measured_instances(file) == {
         ("aws", "c8g.2xlarge"): MeasuredInstance(cpu="Neoverse-V2", read_bytes_per_s=193.2e9)
     }
+
+
+def test_a_file_of_one_record_may_be_commented_out_but_has_no_second_document(tmp_path: Path) -> None:
+    shipped = (shipped_profiles() / "energy" / "gpu_power.yaml").read_text()
+    assert read_single(GpuPower, write(tmp_path, "empty.yaml", "# nothing yet\n")) is None
+    first = write(tmp_path, "one.yaml", shipped)
+    assert read_single(GpuPower, first) is not None
+    two = write(tmp_path, "two.yaml", f"{shipped}---\nidle_ratio: 0.1\n")
+    with pytest.raises(ProfileError, match=rf"two.yaml:{len(shipped.splitlines()) + 2}: a second document"):
+        read_single(GpuPower, two)
+
+
+def test_the_watts_of_servers_name_those_of_other_cpus(tmp_path: Path) -> None:
+    line = "{idle_w_per_core: 1.4, busy_w_per_core: 7.4, log_spread: 0.3, source: x}"
+    file = write(tmp_path, "cpu_power.yaml", f"unknown_vcpus_per_gpu: 16\ncpus:\n  Zen 4: {line}\n")
+    with pytest.raises(ProfileError, match=r"no entry '\*'"):
+        read_cpu_powers(file)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("avx2", "costs: avx2 is missing"),
+        ("gpu", "is missing"),
+        ("large_gpu", "limits: large_gpu is missing"),
+        ("avx512_bf16", None),
+    ],
+)
+def test_an_engine_without_limits_or_costs_of_a_kind_of_device_is_refused(
+    tmp_path: Path, line: str, message: str | None
+) -> None:
+    values = (shipped_profiles() / "engines" / "vllm.yaml").read_text()
+    # Its own block, or line, below `limits` or `costs`, without those that are indented further.
+    cut = re.sub(rf"^  {line}:.*\n(?:    .*\n)*", "", values, flags=re.MULTILINE)
+    assert cut != values
+    file = write(tmp_path, "mine.yaml", cut)
+    if message is None:
+        assert line not in read_engines([file])["vllm"].costs
+        return
+    with pytest.raises(ProfileError, match=message):
+        read_engines([file])
