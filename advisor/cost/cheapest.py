@@ -79,21 +79,25 @@ def chances_of_cheapest(
         is_free = usd[among] == usd[among].min()
         chances[among] = is_free / np.count_nonzero(is_free)
         return chances
-    mid = np.log(usd)
+    mid = np.log(usd[among])  # the others may be free
     below, above = (
-        REACH * np.sqrt(sum((spread**2 for spread in spreads), start=np.zeros_like(mid)))
+        REACH * np.sqrt(sum((spread[among] ** 2 for spread in spreads), start=np.zeros_like(mid)))
         for spreads in ([error.below for error in errors], [error.log_spread for error in errors])
     )
-    low, high = (mid, mid) if by_time is None else (np.log(by_time.usd.min(axis=0)), np.log(by_time.usd.max(axis=0)))
-    may_win = among[(low - below)[among] <= (high + above)[among].min()]
-    logs = np.repeat(mid[may_win, np.newaxis], _DRAW_COUNT, axis=1)
+    low = high = mid
+    if by_time is not None:
+        by_error = np.log(by_time.usd[:, among])
+        low, high = by_error.min(axis=0), by_error.max(axis=0)
+    is_able = low - below <= (high + above).min()
+    may_win = among[is_able]
+    logs = np.repeat(mid[is_able, np.newaxis], _DRAW_COUNT, axis=1)
     random = np.random.default_rng(_SEED)
     if by_time is not None:
         of_time = np.zeros_like(logs)
         _add_draws(of_time, by_time.errors, may_win=may_win, random=random)
         places = np.arange(len(by_time.log_error))
         at = np.rint(np.interp(of_time, by_time.log_error, places)).astype(np.intp)
-        logs = np.log(by_time.usd)[at, may_win[:, np.newaxis]]
+        logs = by_error[:, is_able][at, np.arange(len(may_win))[:, np.newaxis]]
     _add_draws(logs, errors, may_win=may_win, random=random)
     is_least = logs == logs.min(axis=0)
     chances[may_win] = (is_least / is_least.sum(axis=0)).mean(axis=1)

@@ -66,6 +66,12 @@ def test_a_time_without_error_is_compared_by_itself() -> None:
 def test_only_the_offers_named_are_compared() -> None:
     found = chances_of_cheapest(np.array([1.0, 2.0, 2.0]), errors=errors(3, 0.1, None), among=np.array([1, 2]))
     assert found.tolist() == pytest.approx([0.0, 0.5, 0.5], abs=0.01)
+    # Another one that is free changes nothing, also for a service.
+    free = np.array([0.0, 2.0, 2.0])
+    by_time = CostsByTime(log_error=np.array([-1.0, 1.0]), usd=np.stack([free, free]), errors=errors(3, 0.1, None))
+    for costs in (None, by_time):
+        found = chances_of_cheapest(free, errors=errors(3, 0.1, None), among=np.array([1, 2]), by_time=costs)
+        assert found.tolist() == pytest.approx([0.0, 0.5, 0.5], abs=0.01)
 
 
 def test_the_errors_of_devices_hosts_and_prices_are_shared_as_a_million_draws_share_them() -> None:
