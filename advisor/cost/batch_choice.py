@@ -50,10 +50,10 @@ def choose_batches(
     objective. A batch that is tight in memory is chosen only if no other one is allowed. Each machine starts up for
     `start_up_s`, (devices,).
 
-    For a service, choose the batch with the lowest 99th percentile; by cost, of those that need at most
-    `TOLERATED_RATIO` times the fewest instances; by time, of those that need at most `most_machines`, (devices,), if
-    there are any. Each family of plans chooses its own batch, and a later one counts only if it is better, so that more
-    families never cost more.
+    For a service, choose the batch with the lowest 99th percentile, and of several the one with the fewest machines; by
+    cost, of those that need at most `TOLERATED_RATIO` times the fewest instances; by time, of those that need at most
+    `most_machines`, (devices,), if there are any. Each family of plans chooses its own batch, and a later one counts
+    only if it is better, so that more families never cost more.
     """
     servers = server_counts(predictions, job=job)
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
@@ -79,7 +79,8 @@ def choose_batches(
             possible = np.where(some, amount, np.inf)
             tolerated_ratio = TOLERATED_RATIO if job.objective in ("cost", "co2") else 1.0
             is_good = possible <= tolerated_ratio * possible.min(axis=1, keepdims=True)
-            index = np.argmin(np.where(is_good, latency_s, np.inf), axis=1)
+            good_s = np.where(is_good, latency_s, np.inf)
+            index = np.argmin(np.where(good_s == good_s.min(axis=1, keepdims=True), machine_s, np.inf), axis=1)
         elif job.generation is not None:
             index = _knee(predictions, some)
         else:

@@ -96,6 +96,7 @@ def predict_on_all(
             steps,
             lateness=lateness_of(job, batches, start_up_s=start_up_s[places[several]]),
             by_cost=by_cost,
+            is_service=job.requests_per_day is not None,
             start_up_s=per_step_s[several],
         )
         parts.append((several, spread))

@@ -129,18 +129,20 @@ def under_best_plans(
     *,
     lateness: Lateness = never_late,
     by_cost: bool = True,
+    is_service: bool = False,
     start_up_s: FloatArray | float = 0.0,
 ) -> Predictions:
     """Return the step at each global batch under the cheapest (or fastest) plan that fits and keeps the time limits.
 
     `start_up_s`, (devices, batches), is a machine's start-up time over the steps of the job, paid for each machine.
-    If no plan keeps the limits, the one closest to them is used.
+    If no plan keeps the limits, the one closest to them is used. In a service by time, requests wait less for more
+    copies of the model, so the plan with the most is used of those with equal steps.
     """
     device_count = len(steps.alone.devices)
     if steps.whole_s is None:
         return steps.alone
     start_up_s = np.broadcast_to(start_up_s, (device_count, len(steps.batches)))
-    best = BestPlans(steps.plans, device_count=device_count, batches=steps.batches, key_count=3, initial=_INITIAL)
+    best = BestPlans(steps.plans, device_count=device_count, batches=steps.batches, key_count=4, initial=_INITIAL)
     for plan, group, offered in steps.offers:
         step_s, fits = offered["step_s"], offered["fits"]
         margin = _SHARDING_MARGIN if plan.sharding != "none" else 1.0
@@ -151,6 +153,7 @@ def under_best_plans(
                 np.where(fits, float(_needs_code_changes(plan)), 2.0),
                 np.where(fits, late, 1.0),
                 np.where(fits, np.where(late > 1, step_s, machine_s), offered["peak_memory_bytes"]),
+                np.full_like(step_s, -plan.data if is_service and not by_cost else 0.0),
             ]
         )
         best.take(plan, group, rank=rank, figures=offered)

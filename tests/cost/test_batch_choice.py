@@ -106,6 +106,17 @@ def test_the_batch_of_a_service_follows_the_objective(objective: Objective, most
     assert BATCHES[int(found.index[0])] == batch
 
 
+def test_of_batches_with_the_same_latency_a_service_by_time_takes_the_one_on_the_fewest_machines() -> None:
+    # 5 a second of 0.1 s each wait on one GPU per machine unless there are five machines (see test_service.py). With a
+    # copy on each of eight GPUs, 0.0625^(sqrt(2 x 9) - 1) = 0.01 % of the requests wait on one machine.
+    copies = Scaling(plans=(Plan(), Plan(data=8)), plan=np.array([[0, 1]]), efficiency_ratio=np.ones((1, 2)))
+    found = choose_batches(
+        predictions(SLOW, step_s=[[0.1, 0.1]], batches=(1, 8), scaling=copies),
+        job=job(requests_per_day=5 * 86400, objective="time"),
+    )
+    assert found.index.tolist() == [1]
+
+
 def test_a_larger_batch_that_needs_fewer_machines_is_compared_with_its_start_up() -> None:
     # 3,200 samples take 400 steps of 0.25 s on four machines, 100 of 4 s on one: 400 s of a machine both.
     plans = Scaling(

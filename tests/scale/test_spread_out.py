@@ -98,6 +98,22 @@ def test_four_gpus_take_a_quarter_of_the_global_batch_each() -> None:
     assert found.batches.tolist() == [8, 64]
 
 
+def test_of_equal_steps_a_service_by_time_has_the_most_copies_of_the_model() -> None:
+    def dispatched(sizes: IndexArray) -> Predictions:
+        single = predictor([FOUR])(sizes)
+        assert single.part_ratio is not None
+        forward = np.zeros_like(single.part_ratio)
+        forward[:, PARTS.index("inner_forward")] = 1.0
+        return replace(single, step_s=np.full((1, len(sizes)), 0.5), part_ratio=forward)
+
+    steps = planned_steps(
+        workload(mode="inference"), devices=[FOUR], batches=BATCHES, predict_at=dispatched, asked=Spreading()
+    )
+    assert plans(under_best_plans(steps, by_cost=False, is_service=True), 0) == [Plan(data=4)] * 2
+    assert plans(under_best_plans(steps, by_cost=False), 0) == [Plan()] * 2
+    assert plans(under_best_plans(steps, is_service=True), 0) == [Plan()] * 2
+
+
 def test_efficiency_is_the_speed_up_over_one_gpu_with_the_whole_batch() -> None:
     # 1.6 s of dispatch in every pass: 64 samples take 8 s on one GPU, and 16 on each of four 3.2 s: 2.5 times as fast.
     def dispatched(sizes: IndexArray) -> Predictions:
