@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from advisor.errors import UsageError
 from advisor.predict.blocks import outermost
 from advisor.records.device import Device
 from advisor.records.scale import Plan, Sharding, Spreading
@@ -145,6 +146,14 @@ def runs_as_it_is(device: Device, *, asked: Spreading) -> bool:
 def gpu_counts(available: int, *, asked: Spreading) -> list[int]:
     """Return the numbers of GPUs per machine to try: powers of two and the maximum; none if there are too few GPUs."""
     return _counts(min(available, asked.max_gpus or available), exactly=asked.gpus)
+
+
+def too_few_gpus(asked: Spreading, *, most: int) -> UsageError:
+    """Return the error for `--gpus` if no machine has more than `most`."""
+    return UsageError(
+        f"--gpus {asked.gpus}: no device that was asked for has more than {most} in one machine",
+        hint="lower --gpus, or widen --device and the other filters",
+    )
 
 
 def machine_counts(*, has_network: bool, asked: Spreading) -> list[int]:

@@ -17,7 +17,7 @@ from advisor.records.scale import Fabric, Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.best_plans import BestPlans, Lateness, never_late
 from advisor.scale.links import fabric_of
-from advisor.scale.plans import divides_heads, served_plans, used_together
+from advisor.scale.plans import divides_heads, served_plans, too_few_gpus, used_together
 from advisor.scale.replica_passes import passes_at
 from advisor.scale.request_times import request_times
 from advisor.scale.served_best import Replicas, initial_figures, offer, predictions_of
@@ -174,6 +174,8 @@ def _no_plan(workload: Workload, gpu_counts: Sequence[int], asked: Spreading) ->
         (workload.generation.head_count, workload.generation.kv_head_count) if workload.generation else (0, 0)
     )
     ways, most = asked.tensor or 1, max(gpu_counts)
+    if asked.gpus is not None and asked.gpus > most:
+        return too_few_gpus(asked, most=most)
     if not divides_heads(workload, ways):
         possible = [str(one) for one in range(1, most + 1) if divides_heads(workload, one)]
         return UsageError(
@@ -182,6 +184,11 @@ def _no_plan(workload: Workload, gpu_counts: Sequence[int], asked: Spreading) ->
             hint=f"choose one of {', '.join(possible)}, with --pipeline-parallel for the other GPUs",
         )
     needed = ways * (asked.pipeline or 1) * (asked.expert or 1)
+    if asked.gpus is not None and asked.gpus % needed:
+        return UsageError(
+            f"--gpus {asked.gpus}: the plan needs groups of {needed} GPUs",
+            hint=f"choose a multiple of {needed}, or a smaller plan",
+        )
     return UsageError(
         f"the plan needs groups of {needed} GPUs, but no machine in the ranking can be divided into such groups; the "
         f"largest has {most}",

@@ -16,7 +16,7 @@ from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.best_plans import BestPlans, Lateness, never_late
 from advisor.scale.parallel_step import one_gpu_s, spread_part
-from advisor.scale.plans import members_by_plan
+from advisor.scale.plans import members_by_plan, too_few_gpus
 from advisor.scale.sharded_memory import memory_of_one
 
 PredictAt = Callable[[IndexArray], Predictions]
@@ -70,11 +70,7 @@ def planned_steps(
     if all(plan == Plan() for plan in plans) and asked.gpus is None:
         return PlannedSteps(alone=predict_at(batches), batches=batches)
     if not plans:
-        most = max(device.gpu_count for device in devices)
-        raise UsageError(
-            f"--gpus {asked.gpus}: no device that was asked for has more than {most} in one machine",
-            hint="lower --gpus, or widen --device and the other filters",
-        )
+        raise too_few_gpus(asked, most=max(device.gpu_count for device in devices))
     passes = {plan: pass_batches(batches, plan) for plan in plans}
     if not any(_divides(batches, plan).any() for plan in plans):
         least = min(plan.data * plan.accumulate for plan in plans)

@@ -555,6 +555,10 @@ def test_heads_that_do_not_divide_leave_pipelines_and_copies() -> None:
 def test_a_plan_for_more_gpus_than_any_machine_has_is_refused() -> None:
     with pytest.raises(UsageError, match="groups of 8 GPUs"):
         predicted([8], on=TWO, asked=Spreading(tensor=2, pipeline=4))
+    with pytest.raises(UsageError, match="--gpus 3: no device that was asked for has more than 2 "):
+        predicted([8], on=TWO, asked=Spreading(gpus=3))
+    with pytest.raises(UsageError, match="--gpus 1: the plan needs groups of 2 GPUs"):
+        predicted([8], on=TWO, asked=Spreading(gpus=1, tensor=2))
 
 
 def test_tensor_groups_in_two_stages_share_the_layers_and_then_each_layer() -> None:
