@@ -79,6 +79,7 @@ _BETTER: Mapping[Objective, str] = {
     "cost-time": "better in cost x time",
     "co2": "lower in CO2",
 }
+_RANKED_BY: Mapping[Objective, str] = {"cost": "cost", "time": "time", "cost-time": "cost x time", "co2": "CO2"}
 _TIER_NAMES: Mapping[Tier, str] = {
     "hyperscaler": "hyperscalers",
     "neocloud": "GPU clouds",
@@ -160,8 +161,8 @@ def certainty(recommendation: Recommendation) -> Iterator[str]:
             yield doubted
         if not recommendation.alternatives and best.time_source == "datasheet" and best.may_lead:
             is_known = any(one.time_source != "datasheet" and one.price_is_trusted for one in recommendation.quotes)
-            why = ": it leads by the upper end of its cost" if is_known else ", nor that of any other in the ranking"
-            yield f"No measurement backs its time{why}."
+            leads = f": it leads by the upper end of its {_RANKED_BY[job.objective]}"
+            yield f"No measurement backs its time{leads if is_known else ', nor that of any other in the ranking'}."
     if recommendation.alternatives:
         if best is not None:
             yield "No offer whose price and prediction can be trusted keeps the limits."

@@ -323,6 +323,9 @@ def test_the_parts_of_the_headline_and_of_the_basis_lose_nothing() -> None:
 def test_a_best_of_an_unmeasured_generation_leads_by_its_upper_end_only_if_others_were_measured() -> None:
     unknown = replace(L4, time_source="datasheet")
     assert_says(" ".join(sentence.certainty(replace(recommendation(unknown, A10G), best=unknown))), "upper end")
+    answer = recommendation(unknown, A10G)
+    by_time = replace(answer, best=unknown, job=replace(answer.job, objective="time"))
+    assert_says(" ".join(sentence.certainty(by_time)), "upper end of its time")
     alone = " ".join(sentence.certainty(recommendation(unknown)))
     assert "upper end" not in alone
     assert_says(alone, "No measurement backs")
