@@ -154,7 +154,7 @@ def format_interval_co2(mid_kg: float, low_kg: float, high_kg: float) -> str:
 
 def format_kwh(kwh: float) -> str:
     """Format an energy: "1.2 kWh", "350 Wh"."""
-    return f"{format_significant(kwh * 1e3)} Wh" if kwh < 1 else f"{format_significant(kwh)} kWh"
+    return _in_unit(kwh, ("Wh", 1e-3) if _rounded(kwh) < 1 else ("kWh", 1.0))
 
 
 def format_count(count: float) -> str:
@@ -181,7 +181,7 @@ def format_amount(amount: float, *, digits: int = 2) -> str:
     """Format an amount of money like `format_usd`, without the currency."""
     if amount == 0:
         return "0"
-    if amount >= 1000:
+    if round(amount, 2) >= 1000:
         return f"{amount:,.0f}"
     decimals = max(2, digits - 1 - math.floor(math.log10(amount)))
     whole, cents = f"{amount:.{decimals}f}".split(".")
@@ -231,13 +231,19 @@ def _in_unit_of_middle(mid: float, low: float, high: float, *, unit: _Unit) -> s
 
 
 def _duration_unit(seconds: float) -> _Unit:
-    rounded = float(f"{seconds:.3g}")
+    rounded = _rounded(seconds)
     fitting = [unit for unit in _DURATION_UNITS if rounded >= unit[1]]
     return fitting[-1] if fitting else _DURATION_UNITS[0]
 
 
 def _co2_unit(kg: float) -> _Unit:
-    return ("g", 1e-3) if kg < 1 else ("kg", 1.0) if kg < _KG_PER_TONNE else ("t", _KG_PER_TONNE)
+    rounded = _rounded(kg)
+    return ("g", 1e-3) if rounded < 1 else ("kg", 1.0) if rounded < _KG_PER_TONNE else ("t", _KG_PER_TONNE)
+
+
+def _rounded(value: float) -> float:
+    """Return the value with three significant digits, by which its unit is chosen: 999.9 g reads 1 kg."""
+    return float(f"{value:.3g}")
 
 
 def _bytes_unit(size_bytes: float) -> _Unit:
@@ -247,7 +253,7 @@ def _bytes_unit(size_bytes: float) -> _Unit:
 def _prefixed_unit(name: str, value: float, *, prefixes: tuple[str, ...], base: float) -> _Unit:
     """Return the unit with its prefix, chosen after rounding so that 999.9 M reads 1 G."""
     power = 0
-    while max(value, float(f"{value:.3g}")) >= base and power < len(prefixes) - 1:
+    while max(value, _rounded(value)) >= base and power < len(prefixes) - 1:
         value /= base
         power += 1
     return prefixes[power] + name, base**power

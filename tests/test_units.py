@@ -120,11 +120,18 @@ def test_counts_are_shown_with_a_prefix(count: float, text: str) -> None:
         (0.42, "$0.42"),
         (3.061, "$3.06"),
         (999.5, "$999.50"),
+        (999.994, "$999.99"),
+        (999.997, "$1,000"),
         (1234.6, "$1,235"),
     ],
 )
 def test_money_is_shown_with_two_digits_that_matter(usd: float, text: str) -> None:
     assert units.format_usd(usd) == text
+
+
+def test_energy_and_mass_are_rounded_before_their_unit_is_chosen() -> None:
+    assert [units.format_kwh(kwh) for kwh in (0.35, 0.9994, 0.99996, 1.2)] == ["350 Wh", "999 Wh", "1 kWh", "1.2 kWh"]
+    assert [units.format_co2(kg) for kg in (0.9994, 0.99996, 999.96)] == ["999 g", "1 kg", "1 t"]
 
 
 def test_an_hourly_price_keeps_its_third_digit() -> None:
