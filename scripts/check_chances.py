@@ -19,7 +19,7 @@ from advisor.cost.batch_choice import choose_batches
 from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
 from advisor.cost.rank_offers import cost_offers
 from advisor.cost.selection import select_offers
-from advisor.predict.batches import asked_batches
+from advisor.predict.batches import batches_of
 from advisor.predict.capability import fleet_of
 from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.answer import Z_90, Job
@@ -83,7 +83,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
         workload,
         devices=fleet.devices,
         efficiencies=catalog.efficiencies,
-        batches=asked_batches(workload, options),
+        batches=batches_of(workload, options),
         options=options,
         job=job,
         start_up_s=start_up_s,

@@ -8,19 +8,18 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from advisor import units
+from advisor.answers.predicted_steps import predict_asked
 from advisor.cost.job import SIZES, job_for
 from advisor.cost.leading import best_of
 from advisor.cost.offer_terms import latest_starts_s, offer_terms
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import select_offers
-from advisor.predict.batches import batches_of
 from advisor.predict.capability import fleet_of
 from advisor.question.record import Question
 from advisor.records.answer import Alternative, AlternativeKind, CostParts, Interval, JobLimits, Quote
 from advisor.records.flag_values import flag_name
 from advisor.records.options import PERCENTILES, Objective, Options, Statistic, TimeLimit
 from advisor.scale.kept_steps import KeptSteps
-from advisor.scale.predict_on_all import predict_with_growing_batches
 
 _LIMITS = list(dict.fromkeys(one.metadata["option"] for one in fields(JobLimits)))
 """The options that are limits."""
@@ -85,21 +84,18 @@ def alternatives(question: Question, *, today: date | None = None) -> tuple[Alte
 
 def _asker(question: Question, *, today: date | None) -> _Ask:
     """Return a function that ranks the offers for the question's model under other options, best first."""
-    workload, catalog, kept = question.workload, question.catalog, KeptSteps()
+    catalog, kept = question.catalog, KeptSteps()
 
     @cache
     def ask(options: Options) -> tuple[Quote, ...]:
-        job = job_for(workload, options)
+        job = job_for(question.workload, options)
         selection = select_offers(
             catalog.offers, options=options, price_kind=job.price, today=today, errors=catalog.price_errors
         )
         fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
-        predictions = predict_with_growing_batches(
-            workload,
+        predictions = predict_asked(
+            replace(question, options=options),
             devices=fleet.devices,
-            efficiencies=catalog.efficiencies,
-            batches=batches_of(workload, options),
-            options=options,
             job=job,
             start_up_s=latest_starts_s(
                 offer_terms(selection.priced, billing=catalog.billing, job=job), fleet, device_count=len(fleet.devices)
@@ -206,7 +202,7 @@ def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_
     """Yield changes of one flag that may help."""
     options = question.options
     for name in limits:
-        yield from _relaxed(options, ask, name)
+        yield from _relaxed(question, ask, name)
     if options.mode == "training" and options.batch.strip() != "auto" and question.workload.batch_is_affine:
         auto = best_of(ask(replace(options, batch="auto")))
         yield "--batch auto", {"batch": "auto"}
@@ -228,14 +224,15 @@ def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_
             yield f"no {flag_name(name)}", {name: default}
 
 
-def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
+def _relaxed(question: Question, ask: _Ask, name: str) -> Iterator[_Change]:
     """Yield the tightest value of this limit, rounded to two digits, with which some offer keeps all the others."""
+    options = question.options
     without, given = _with(options, name, None), getattr(options, name)
     if name == "deadline":  # what costs least may take fewer machines than are allowed
         without = replace(without, objective="time")
     if name in ("max_usd", "max_hourly"):  # the fastest may take more than is needed
         without = replace(without, objective="cost")
-    if name in _OF_A_STEP and not options.batch.strip():
+    if name in _OF_A_STEP and not options.batch.strip() and question.workload.batch_is_affine:
         without = replace(without, batch="1")  # the batch with the shortest step
     quotes = ask(without)
     if not quotes:

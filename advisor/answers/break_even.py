@@ -1,11 +1,13 @@
 """Finds where the cheapest CPU and the cheapest GPU cost the same."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from advisor.answers.predicted_steps import predict_asked, predict_at
 from advisor.answers.ranking import rank
 from advisor.catalog.find import overlay_notes
 from advisor.cost.api_comparison import compare_with_api
@@ -20,7 +22,7 @@ from advisor.cost.crossing_curve import (
 from advisor.cost.job import job_for
 from advisor.cost.selection import select_offers
 from advisor.errors import NothingFitsError, UsageError
-from advisor.predict.batches import batch_candidates, batches_of
+from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import at_batches
 from advisor.question.from_source import CHOOSE_AN_OFFER
@@ -29,12 +31,9 @@ from advisor.question.variations import Variation
 from advisor.records.answer import Job
 from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, DECADE_COUNT, BreakEven, Curve
 from advisor.records.machine import LOCAL
-from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
-from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.report.marks import KIND_NAMES
-from advisor.scale.predict_on_all import predict_on_all, predict_with_growing_batches
 
 _POINTS_PER_DECADE = 4
 _DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1).tolist()]
@@ -52,23 +51,23 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
         objective = f"--objective {question.options.objective}"
         raise UsageError(f"{objective}: a break-even compares costs", hint="leave out --objective")
     question = question.without_machine()
-    workload, options, catalog = question.workload, question.options, question.catalog
+    options, catalog = question.options, question.catalog
     recommendation = rank(question)
-    market = _Market(options=options, catalog=catalog, job=recommendation.job)
+    market = _Market(question, job=recommendation.job)
     market.check_kinds()
     if recommendation.best is None:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
-    at_best = partial(market.cheapest, market.predict_candidates(workload))
+    at_best = partial(market.cheapest, market.predict_candidates(question))
     samples = samples_curve(_DECADES, at_best, job=market.job)
-    found = [_over_batch(workload, market), _over_requests(market, at_best), samples]
+    found = [_over_batch(question, market), _over_requests(market, at_best), samples]
     return BreakEven(
         schema_version=BREAK_EVEN_SCHEMA_VERSION,
-        workload=workload.name,
+        workload=question.workload.name,
         job=recommendation.job,
         folk_rule=folk_rule_of(at_best(market.job)),
         curves=(
             *(curve for curve in found if isinstance(curve, Curve)),
-            *(_over_parameter(variation, market) for variation in variations),
+            *(_over_parameter(variation, question, market) for variation in variations),
         ),
         api=compare_with_api(
             options.api_usd_per_mtok, at_best, grid=_DECADES, known=catalog.api_prices, job=market.job
@@ -86,19 +85,15 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
 class _Market:
     """The offers that the options leave; it prices any step and job on them."""
 
-    def __init__(self, *, options: Options, catalog: Catalog, job: Job) -> None:
+    def __init__(self, question: Question, *, job: Job) -> None:
+        options, catalog = question.options, question.catalog
         self.options, self.job = options, job
         self._selection = select_offers(
             catalog.offers, options=options, price_kind=job.price, errors=catalog.price_errors
         )
         fleet = fleet_of(self._selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
         self.cheapest = KindMarket(self._selection, fleet=fleet, billing=catalog.billing).cheapest
-        self._conditions: dict[str, Any] = {
-            "devices": fleet.devices,
-            "efficiencies": catalog.efficiencies,
-            "options": options,
-            "job": job,
-        }
+        self._conditions: dict[str, Any] = {"devices": fleet.devices, "job": job}
 
     def check_kinds(self) -> None:
         """Raise `NothingFitsError` if the limits leave one kind of device without an offer."""
@@ -111,17 +106,17 @@ class _Market:
                     hint="let both kinds of device in; `advise rank` ranks one alone",
                 )
 
-    def predict(self, workload: Workload, batches: IndexArray) -> Predictions:
+    def predict(self, question: Question, batches: IndexArray) -> Predictions:
         """Predict one step on every device at these batch sizes."""
-        return predict_on_all(workload, batches=batches, **self._conditions)
+        return predict_at(question, batches, **self._conditions)
 
-    def predict_candidates(self, workload: Workload) -> Predictions:
+    def predict_candidates(self, question: Question) -> Predictions:
         """Predict one step on every device at the batch sizes that it may choose from."""
-        batches = batches_of(workload, self.options)
-        return predict_with_growing_batches(workload, batches=batches, **self._conditions)
+        return predict_asked(question, **self._conditions)
 
 
-def _over_batch(workload: Workload, market: _Market) -> Curve | str:
+def _over_batch(question: Question, market: _Market) -> Curve | str:
+    workload = question.workload
     if not workload.batch_is_affine:
         return (
             "over the batch: how the step grows with it is not known, because its dimensions do not grow linearly "
@@ -131,11 +126,11 @@ def _over_batch(workload: Workload, market: _Market) -> Curve | str:
     batches = batch_candidates(
         asked if ".." in asked or "," in asked else "auto", mode=market.options.mode, source_batch=workload.batch
     )
-    predictions = market.predict(workload, batches)
+    predictions = market.predict(question, batches)
 
     def cheapest(batch: int) -> ByKind:
         one = np.array([batch], dtype=np.intp)
-        at = at_batches(predictions, one) if batch in batches else market.predict(workload, one)
+        at = at_batches(predictions, one) if batch in batches else market.predict(question, one)
         return market.cheapest(at, market.job)
 
     return curve_of("batch", batches.tolist(), cheapest)
@@ -149,9 +144,10 @@ def _over_requests(market: _Market, at_best: Callable[[Job], ByKind]) -> Curve |
     return requests_curve(_DECADES, at_best, job=market.job)
 
 
-def _over_parameter(variation: Variation, market: _Market) -> Curve:
-    def cheapest(workload: Workload) -> ByKind:
-        return market.cheapest(market.predict_candidates(workload), job_for(workload, market.options))
+def _over_parameter(variation: Variation, question: Question, market: _Market) -> Curve:
+    def cheapest(value: int, workload: Workload) -> ByKind:
+        varied = replace(question, workload=workload, trace_at=variation.trace_at.get(value))
+        return market.cheapest(market.predict_candidates(varied), job_for(workload, market.options))
 
-    found = {value: cheapest(workload) for value, workload in variation.workloads.items()}
+    found = {value: cheapest(value, workload) for value, workload in variation.workloads.items()}
     return parameter_curve(variation.parameter, found)

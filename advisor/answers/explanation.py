@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from advisor import units
+from advisor.answers.predicted_steps import predict_at
 from advisor.answers.ranking import rank
 from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
@@ -35,7 +36,6 @@ from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
 from advisor.report.device_notes import device_notes
-from advisor.scale.predict_on_all import predict_on_all
 from advisor.scale.served import exchange_ratio
 from advisor.scale.spread_out import pass_batches
 
@@ -50,7 +50,6 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
     `recommendation` is the ranking of the question, if it is known already. Raises `AdvisorError` for a device that
     cannot run the step.
     """
-    question = replace(question, trace_at=None)  # one step is explained, that of the workload
     workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
     own_notes = tuple(service_limit_notes(options)) if recommendation is None else ()
     if recommendation is None:
@@ -60,9 +59,10 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
     ]
     steps = []
     for named, quote in subjects:
+        predicted = _step_of((named, quote), question, job=recommendation.job)
         step = explain_step(
-            workload,
-            _step_of((named, quote), question, job=recommendation.job),
+            question.at_batch(predicted.batch if quote is None else quote.batch),
+            predicted,
             name=named.name,
             device=named.device,
             device_count=named.device_count,
@@ -155,6 +155,8 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
         return _chosen_step(machine, question, job=job)
     if quote.plan is not None and not is_explained_whole(quote, question.workload.generation):
         batches = pass_batches(np.array([quote.batch], dtype=np.intp), quote.plan)
+        workload = question.at_batch(quote.batch)
+        question = replace(question, workload=workload, options=replace(options, lengths=None))  # however it is divided
         return _step_at(predictions_on(machine, question, batches=batches), 0, options=options)
     step = PredictedStep(
         batch=quote.batch,
@@ -206,7 +208,8 @@ def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> Pred
         raise UsageError(
             f"--loader-s-per-sample: how many vCPUs {machine.name} has is not known", hint="name an instance"
         )
-    batches = pass_batches(batches_of(workload, options), Plan(accumulate=options.accumulate))
+    batches = batches_of(workload, replace(options, gpus=None))
+    batches = pass_batches(batches, Plan(accumulate=options.accumulate))
     predictions = predictions_on(machine, question, batches=np.unique(batches))
     choice = choose_batches(predictions, job=replace(job, limits=JobLimits(), requests_per_day=None))
     at = int(choice.index[0])
@@ -234,12 +237,11 @@ def predictions_on(machine: NamedMachine, question: Question, *, batches: IndexA
         pipeline_parallel=None,
         expert_parallel=None,
     )
-    predictions = predict_on_all(
-        question.workload,
+    options_used = of_one if generation is None or machine.device.gpu_count == 1 else options
+    predictions = predict_at(
+        replace(question, options=options_used),
+        batches,
         devices=[machine.device],
-        efficiencies=question.catalog.efficiencies,
-        batches=batches,
-        options=of_one if generation is None or machine.device.gpu_count == 1 else options,
         job=job_for(question.workload, options),
     )
     if predictions.precisions[0, 0] is None:
@@ -335,7 +337,8 @@ def _alternatives(quote: Quote, question: Question) -> Iterator[tuple[ChangeKind
     if workload.batch_is_affine:
         yield "batch", changed(batch="auto")
     if question.trace_fused is not None and _has_plain_attention(workload, options):
-        yield "attention", changed(traced=question.trace_fused(), attention="fused")
+        fused = changed(traced=question.trace_fused(workload.batch), attention="fused")
+        yield "attention", replace(fused, trace_at=question.trace_fused)
 
 
 def _has_plain_attention(workload: Workload, options: Options) -> bool:

@@ -61,7 +61,7 @@ _Subject: TypeAlias = tuple[Role, Quote, NamedMachine]
 
 
 def _details(question: Question, recommendation: Recommendation) -> tuple[DeviceDetail, ...]:
-    workload, catalog = question.workload, question.catalog
+    catalog = question.catalog
     subjects = list(_subjects(recommendation, question.machine, catalog))
     if not subjects:
         return ()
@@ -77,7 +77,13 @@ def _details(question: Question, recommendation: Recommendation) -> tuple[Device
             quote=quote,
             step=step,
             batches=points,
-            memory=device_memory(machine, workload, precision=quote.precision, plan=quote.plan, batch=quote.batch),
+            memory=device_memory(
+                machine,
+                question.at_batch(quote.batch),
+                precision=quote.precision,
+                plan=quote.plan,
+                batch=quote.batch,
+            ),
         )
         for (role, quote, machine), step, points in zip(subjects, explanation.steps, batches, strict=True)
     )

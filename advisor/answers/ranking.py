@@ -6,9 +6,8 @@ from datetime import date
 from functools import partial
 from itertools import takewhile
 
-import numpy as np
-
 from advisor.answers.alternatives import alternatives
+from advisor.answers.predicted_steps import predict_asked
 from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
 from advisor.catalog.find import exchange_rate_of, overlay_notes
@@ -30,25 +29,21 @@ from advisor.cost.situations import DECADES, choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
-from advisor.predict.batches import asked_batches
+from advisor.predict.batches import batches_of
 from advisor.predict.capability import fleet_of
-from advisor.predict.join import join_batches
 from advisor.predict.precision import refuses_autocast_on_cpus
-from advisor.question.from_source import other_batch
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, ContextSweep, Job, Quote, Recommendation
-from advisor.records.device import Device
 from advisor.records.flag_values import own_batch, single_batch_of
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
-from advisor.records.prediction import Anchor, Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import Fleet, IndexArray, Predictions
 from advisor.records.rejection import local_notes, rejections
 from advisor.records.workload import Workload
 from advisor.report.device_notes import device_notes, leading_devices
 from advisor.scale.context_sweep import sweep_contexts
 from advisor.scale.machine_sweep import sweep_machines
 from advisor.scale.memory_notes import memory_notes
-from advisor.scale.predict_on_all import predict_with_growing_batches
 from advisor.workload.summary import summarize
 
 _LEAST_PRECISION_SAVING_RATIO = 0.05
@@ -85,7 +80,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     require_size(options, job)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(own_batch(workload, options)))
-    wanted = asked_batches(workload, options)
+    wanted = batches_of(workload, options)
     selection = select_offers(
         catalog.offers,
         options=options,
@@ -101,15 +96,14 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     start_up_s = latest_starts_s(terms, fleet, device_count=len(own_fleet.devices))
     most_machines = most_machines_on(terms, job.limits, fleet, device_count=len(own_fleet.devices))
 
-    def predicted_for(job: Job) -> tuple[Predictions, BatchChoice, tuple[str, ...]]:
-        predictions, warnings = _predict(
-            question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
+    def predicted_for(job: Job) -> tuple[Predictions, BatchChoice]:
+        predictions = predict_asked(
+            question, devices=own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
         )
         predictions = at_timed_batch(predictions, own_fleet.device_index)
-        choice = choose_batches(predictions, job=job, start_up_s=start_up_s, most_machines=most_machines)
-        return predictions, choice, warnings
+        return predictions, choose_batches(predictions, job=job, start_up_s=start_up_s, most_machines=most_machines)
 
-    predictions, choice, warnings = predicted_for(job)
+    predictions, choice = predicted_for(job)
     at_hand = rank_offers(
         own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
     )
@@ -121,7 +115,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     to_choose = ranking.quotes
     if job.objective != "cost" and not job.assumed:  # with the batches, machines and instances that cost least
         by_cost = replace(job, objective="cost")
-        cheap, cheap_choice, _ = predicted_for(by_cost)
+        cheap, cheap_choice = predicted_for(by_cost)
         to_choose += rank_offers(
             selection, fleet=fleet, predictions=cheap, job=by_cost, billing=catalog.billing, choice=cheap_choice
         ).quotes
@@ -165,7 +159,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             named=options.device,
         ),
         machine_sweep=sweep_machines(
-            workload,
+            question.at_batch,
             ranking,
             selection=selection,
             fleet=fleet,
@@ -182,13 +176,13 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *service_limit_notes(options, situations),
             *ranking.notes,
             *device_notes(leading, catalog.gpus),
-            *memory_notes(workload, predictions),
+            *memory_notes(question.at_batch, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation, rate=exchange_rate)),
             *owned_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
         ),
         warnings=(
-            *warnings,
+            *_batch_warnings(workload, options, wanted),
             *measured.problems,
             *_unknown_warnings(workload),
             *_refused_warnings(workload, ranking.quotes),
@@ -222,55 +216,14 @@ def _first_ahead(quotes: Sequence[Quote], best: Quote | None, condition: Callabl
     return next(filter(condition, takewhile(lambda quote: quote is not best, quotes)), None)
 
 
-def _predict(
-    question: Question,
-    batches: IndexArray,
-    devices: Sequence[Device],
-    *,
-    job: Job,
-    start_up_s: FloatArray,
-    anchors: Sequence[Anchor],
-) -> tuple[Predictions, tuple[str, ...]]:
-    """Predict at `batches`: from one trace if the dimensions are affine in the batch, else from one trace for each.
-
-    Returns the predictions and warnings.
-    """
-    workload, options, trace_at = question.workload, question.options, question.trace_at
-
-    def at(traced: Workload, sizes: IndexArray, options: Options = options) -> Predictions:
-        return predict_with_growing_batches(
-            traced,
-            devices=devices,
-            efficiencies=question.catalog.efficiencies,
-            batches=sizes,
-            options=options,
-            job=job,
-            start_up_s=start_up_s,
-            anchors=anchors,
-        )
-
-    if options.lengths is not None and trace_at is not None:  # a larger batch is padded to longer sequences
-        each = [(int(batch), replace(options, batch=str(batch))) for batch in batches]
-        return join_batches([at(trace_at(batch), np.array([batch]), alone) for batch, alone in each]), ()
+def _batch_warnings(workload: Workload, options: Options, batches: IndexArray) -> tuple[str, ...]:
     if workload.batch_is_affine:
-        return at(workload, batches), ()
-    if options.batch in ("", "auto"):
-        own = own_batch(workload, options)
-        where = "alone" if own == workload.batch else f"for each pass of each GPU, {own} in all"
-        warning = f"how the step grows with the batch is not known: predicted at batch {workload.batch} {where}"
-        return at(workload, np.array([own], dtype=np.intp)), (warning,)
-    asked = [int(batch) for batch in batches]
-    traced = {workload.batch: workload}
-    for batch in asked:
-        if batch not in traced and trace_at is not None:
-            again = trace_at(batch)
-            traced[again.batch] = again
-    missing = [batch for batch in asked if batch not in traced]
-    if missing:
-        raise other_batch(workload, missing[0])
-    parts = [at(traced[batch], np.array([batch], dtype=np.intp)) for batch in sorted(asked)]
-    listed = ", ".join(map(str, sorted(asked)))
-    return join_batches(parts), (f"how the step grows with the batch is not known: predicted at batch {listed} alone",)
+        return ()
+    listed, where = ", ".join(map(str, batches)), "alone"
+    if options.batch.strip() in ("", "auto"):
+        listed = str(workload.batch)
+        where = "alone" if batches[0] == workload.batch else f"for each pass of each GPU, {batches[0]} in all"
+    return (f"how the step grows with the batch is not known: predicted at batch {listed} {where}",)
 
 
 def _check_machine(question: Question) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from advisor.errors import UsageError
 from advisor.predict.join import join_batches
 from advisor.records.answer import BOUNDS
-from advisor.records.flag_values import single_batch_of
+from advisor.records.flag_values import own_batch, single_batch_of
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Mode, Workload
@@ -44,12 +44,12 @@ def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "-
 
 
 def batches_of(workload: Workload, options: Options) -> IndexArray:
-    """Return the batch sizes of `--batch`; the workload's own alone if its dimensions are not affine in the batch."""
-    return asked_batches(workload, options) if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
+    """Return the batch sizes of `--batch`: of a language model in service, the requests in flight.
 
-
-def asked_batches(workload: Workload, options: Options) -> IndexArray:
-    """Return the batch sizes of `--batch`: of a language model in service, the requests in flight."""
+    Without `--batch`, a workload whose dimensions are not affine in the batch has its own alone.
+    """
+    if not workload.batch_is_affine and options.batch.strip() in ("", "auto"):
+        return np.array([own_batch(workload, options)], dtype=np.intp)
     is_served = workload.generation is not None and workload.generation.engine is not None
     if is_served and is_auto(options.batch, mode=options.mode):
         return concurrencies()

@@ -53,7 +53,8 @@ def question_from_model(
     if flag:
         with config_source(model, flag=flag) as source:
             question = question_from_source(source, options, on=on, read_machine=read_machine)
-        return replace(question, trace_at=None, trace_fused=None, trace_chunked=None)  # the source is gone
+        kept = question.trace_at if question.options.lengths else None  # its traces are made; else the source is gone
+        return replace(question, trace_at=kept, trace_fused=None, trace_chunked=None)
     if options.lengths is not None:
         raise UsageError("lengths: example inputs have lengths of their own", hint="name the model's source instead")
     from advisor.workload.sources.live import load_live

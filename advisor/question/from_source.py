@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from advisor.question.early_trace import request_of
 from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
 from advisor.question.lengths import at_batches, check_lengths, of_trace, sequence_of, settled
 from advisor.question.recipe import resolved
-from advisor.question.record import Question, TraceAt
+from advisor.question.record import Question, TraceAt, other_batch
 from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
 from advisor.records.flag_values import is_workload_file, single_batch_of
@@ -100,7 +100,7 @@ def question_from_source(
         catalog = catalog or catalog_of(options)  # while a child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = started.workload()
-    at_lengths, longest = _at_lengths(workload, source, options), None
+    at_lengths, longest = at_lengths_of(workload, source, options), None
     if at_lengths is not None:
         longest = sequence_of(workload)
         workload = at_lengths(batch or workload.batch)
@@ -123,11 +123,11 @@ def question_from_source(
         machine=machine,
         calibrated=calibrations_for(machine, catalog, options, read=read_calibrations),
         measuring=measuring,
-        trace_at=at_lengths or (lambda batch: _traced(request_at(batch))),
-        trace_fused=(lambda: _traced(request_at(batch, "fused")))
+        trace_at=at_lengths or (lambda batch: traced(request_at(batch))),
+        trace_fused=(lambda batch: traced(request_at(batch, "fused")))
         if kind and kind.has_attention_forms and at_lengths is None
         else None,
-        trace_chunked=(lambda: as_fine_tuned(_traced(request_of(source, chunked, batch=batch)), options)[0])
+        trace_chunked=(lambda: as_fine_tuned(traced(request_of(source, chunked, batch=batch)), options)[0])
         if can_chunk
         else None,
     )
@@ -142,7 +142,7 @@ def question_of(
     calibrated: Stored | None = None,
     measuring: Measuring | None = None,
     trace_at: TraceAt | None = None,
-    trace_fused: Callable[[], Workload] | None = None,
+    trace_fused: TraceAt | None = None,
     trace_chunked: Callable[[], Workload] | None = None,
 ) -> Question:
     """Build the question about a workload; `catalog` is without the calibrations.
@@ -152,8 +152,16 @@ def question_of(
     """
     check_coverage(workload, options)
     check_effects(options)
-    workload, options = as_served(_without_batch_note(workload, options), options, engines=catalog.engines)
-    workload, options = as_fine_tuned(workload, options)
+    given = options
+
+    def run_with(traced: Workload) -> tuple[Workload, Options]:
+        served = as_served(_without_batch_note(traced, given), given, engines=catalog.engines)
+        return as_fine_tuned(*served)
+
+    def again(trace: TraceAt) -> TraceAt:
+        return cache(lambda batch: run_with(trace(batch))[0])
+
+    workload, options = run_with(workload)
     options = replace(options, device=device_ids(catalog, options.device))
     calibrated = calibrated or Stored()
     return Question(
@@ -163,8 +171,8 @@ def question_of(
         machine=machine,
         calibrated=calibrated,
         measuring=measuring,
-        trace_at=trace_at,
-        trace_fused=trace_fused,
+        trace_at=again(trace_at) if trace_at else None,
+        trace_fused=again(trace_fused) if trace_fused else None,
         trace_chunked=trace_chunked,
     )
 
@@ -176,12 +184,13 @@ def _without_batch_note(workload: Workload, options: Options) -> Workload:
     return replace(workload, assumptions=tuple(note for note in workload.assumptions if note != ASSUMED_BATCH))
 
 
-def _traced(request: ProfileRequest) -> Workload:
+def traced(request: ProfileRequest) -> Workload:
+    """Trace in a child process."""
     with SourceTrace.start(request) as trace:
         return trace.workload()
 
 
-def _at_lengths(first: Workload, source: str, options: Options) -> TraceAt | None:
+def at_lengths_of(first: Workload, source: str, options: Options) -> TraceAt | None:
     """Return the function that gives the step with `--lengths` at a batch size; None for a job without them.
 
     `first` is the trace at the longest.
@@ -250,7 +259,7 @@ def profile_source(
         request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
         with SourceTrace.start(request) as trace:
             workload, count = trace.counted()
-        if (at_lengths := _at_lengths(workload, source, options)) is not None:
+        if (at_lengths := at_lengths_of(workload, source, options)) is not None:
             workload = at_lengths(wanted or workload.batch)
     check_coverage(workload, options)
     workload = _without_batch_note(workload, options)
@@ -331,15 +340,6 @@ def profiled_batch(workload: Workload, wanted: int | None) -> int:
     if wanted != workload.batch:
         raise other_batch(workload, wanted)
     return wanted
-
-
-def other_batch(workload: Workload, batch: int) -> UsageError:
-    """Return the error for a batch size that the workload cannot have."""
-    return UsageError(
-        f"{workload.name} can be predicted only at batch {workload.batch}, not at {batch}: its dimensions do not grow "
-        "linearly with the batch, or its batch is fixed",
-        hint=f"leave --batch out, or make the source's own batch {batch}",
-    )
 
 
 def check_coverage(workload: Workload, options: Options) -> None:

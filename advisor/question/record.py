@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.store import Stored
+from advisor.errors import UsageError
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -32,17 +33,45 @@ class Question:
     """How to time the step on this machine; None where nothing is to be timed."""
     trace_at: TraceAt | None = None
     """For dimensions that are not affine in the batch, and where larger batches are padded to longer sequences."""
-    trace_fused: Callable[[], Workload] | None = None
+    trace_fused: TraceAt | None = None
     """Traces the model again with fused attention, where its source offers that."""
     trace_chunked: Callable[[], Workload] | None = None
     """Traces a language model to fine-tune again with its logits in chunks, unless they are already."""
 
+    @property
+    def holds_at_any_batch(self) -> bool:
+        """Return whether the workload holds at all batch sizes: affine in them, and without `--lengths`."""
+        return self.workload.batch_is_affine and self.options.lengths is None
+
+    def at_batch(self, batch: int) -> Workload:
+        """Return the step that a global batch runs, traced again where the workload does not hold.
+
+        Raises `UsageError` for a batch that it cannot have.
+        """
+        workload, options = self.workload, self.options
+        is_own = not workload.batch_is_affine and options.batch.strip() in ("", "auto")  # see `own_batch`
+        if self.holds_at_any_batch or is_own or batch == workload.batch:
+            return workload
+        traced = self.trace_at(batch) if self.trace_at else workload
+        if traced.batch != batch:
+            raise other_batch(workload, batch)
+        return traced
+
     def without_machine(self) -> "Question":
-        """Return the question about offers only, at the batch that was traced; calibrations stay in force."""
+        """Return the question about offers only; calibrations stay in force."""
         rented = tuple(name for name in self.options.device if name != LOCAL)
         options = replace(self.options, measure=False, device=rented)
-        return replace(self, options=options, machine=None, measuring=None, trace_at=None)
+        return replace(self, options=options, machine=None, measuring=None)
 
     def by_cost(self) -> "Question":
         """Return the question with cost as the objective, for the parts of a report that compare costs."""
         return replace(self, options=replace(self.options, objective="cost"))
+
+
+def other_batch(workload: Workload, batch: int) -> UsageError:
+    """Return the error for a batch size that the workload cannot have."""
+    return UsageError(
+        f"{workload.name} can be predicted only at batch {workload.batch}, not at {batch}: its dimensions do not grow "
+        "linearly with the batch, or its batch is fixed",
+        hint=f"leave --batch out, or make the source's own batch {batch}",
+    )

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from advisor.errors import AdvisorError, UsageError
 from advisor.question.early_trace import request_of
+from advisor.question.from_source import at_lengths_of, traced
+from advisor.question.record import TraceAt
 from advisor.records.flag_values import single_batch_of
 from advisor.records.options import Options
 from advisor.records.workload import Workload
@@ -22,10 +24,14 @@ _SPEC = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?:(?P<first>\d+)\.\.(?P<last>\d+)|(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """The same model at several values of a parameter of its factory; `problems` lists the values without a trace."""
+    """The same model at several values of a parameter of its factory; `problems` lists the values without a trace.
+
+    `trace_at` traces at other batch sizes, as that of a question.
+    """
 
     parameter: str
     workloads: Mapping[int, Workload]
+    trace_at: Mapping[int, TraceAt] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -66,6 +72,13 @@ def trace_variations(source: str, options: Options, *, vary: Sequence[str], run:
     variations = []
     for parameter, values in asked.items():
         found = {value: outcomes[requests[parameter, value]] for value in values}
+        trace_at: dict[int, TraceAt] = {}
+        for value, outcome in found.items():
+            if isinstance(outcome, Workload):
+                try:
+                    found[value], trace_at[value] = _at_batches(outcome, requests[parameter, value].source, options)
+                except AdvisorError as error:
+                    found[value] = error
         errors = {value: outcome for value, outcome in found.items() if isinstance(outcome, AdvisorError)}
         for outcome in found.values():
             if not isinstance(outcome, Workload | AdvisorError):
@@ -76,10 +89,18 @@ def trace_variations(source: str, options: Options, *, vary: Sequence[str], run:
             Variation(
                 parameter=parameter,
                 workloads={value: outcome for value, outcome in found.items() if isinstance(outcome, Workload)},
+                trace_at=trace_at,
                 problems=tuple(f"{parameter} = {value}: {error.message}" for value, error in errors.items()),
             )
         )
     return tuple(variations)
+
+
+def _at_batches(first: Workload, source: str, options: Options) -> tuple[Workload, TraceAt]:
+    """Return the step that was asked for, and how it is traced at other batch sizes."""
+    if (at_lengths := at_lengths_of(first, source, options)) is not None:
+        return at_lengths(single_batch_of(options.batch) or first.batch), at_lengths
+    return first, lambda batch: traced(request_of(source, options, batch=batch))
 
 
 def _around_defaults(source: str) -> dict[str, tuple[int, ...]]:

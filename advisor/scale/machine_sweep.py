@@ -1,6 +1,6 @@
 """Computes the time and the cost of a job on 1, 2, 4, ... machines of the best offer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from advisor.scale.predict_on_all import predict_by_machines
 
 
 def sweep_machines(
-    workload: Workload,
+    workload_at: Callable[[int], Workload],
     ranking: Ranking,
     *,
     selection: Selection,
@@ -33,20 +33,23 @@ def sweep_machines(
     """Return the curve over the number of machines for the first quote with a known network, trusted prices first.
 
     Return None unless several machines were requested, and for LLM serving. `fleet` belongs to the offers of
-    `selection`. Each number of machines has its own best plan and batch.
+    `selection`. Each number of machines has its own best plan and, without `--lengths`, its own best batch.
     """
-    if options.max_machines == 1 or not workload.batch_is_affine or workload.generation is not None:
+    if options.max_machines == 1 or job.generation is not None:
         return None
     place_of = {priced.offer.id: place for place, priced in enumerate(selection.priced)}
     for quote in sorted(ranking.quotes, key=lambda quote: not quote.may_lead):
         place = place_of[quote.id]
         device = fleet.devices[int(fleet.device_index[place])]
         if device.network_bytes_per_s is not None:
+            workload = workload_at(quote.batch)
+            if not workload.batch_is_affine:
+                return None
             predictions = predict_by_machines(
                 workload,
                 device=device,
                 efficiencies=catalog.efficiencies,
-                batches=batches,
+                batches=batches if options.lengths is None else np.array([quote.batch], dtype=np.intp),
                 options=options,
                 job=job,
                 anchors=anchors,

@@ -1,6 +1,7 @@
 """Writes a note about the devices that do not have enough memory for a workload."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from advisor.records.workload import Workload
 from advisor.scale.remedies import Remedied, Step, remedies
 
 
-def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...]:
+def memory_notes(workload_at: Callable[[int], Workload], predictions: Predictions) -> tuple[str, ...]:
     """Return a sentence on the largest GPU, or else CPU, with too little memory, and what would make the step fit."""
     fits: list[bool] = np.any(predictions.fits, axis=1).tolist()
     is_counted: list[bool] = np.any(np.isfinite(predictions.peak_memory_bytes), axis=1).tolist()
@@ -29,7 +30,9 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     index = max(too_small, key=lambda each: (devices[each].kind == "gpu", devices[each].memory_bytes))
     at = int(predictions.peak_memory_bytes[index].argmin())
     device, precision = devices[index], predictions.precisions[index, at]
-    batch, engine = int(predictions.batches[at]), workload.generation.engine if workload.generation else None
+    batch = int(predictions.batches[at])
+    workload = workload_at(batch)
+    engine = workload.generation.engine if workload.generation else None
     available_bytes = usable_bytes(device, workload)
     has = units.format_bytes(device.memory_bytes)
     uses = f", of which {engine.name} uses {units.format_bytes(available_bytes)}" if engine else ""

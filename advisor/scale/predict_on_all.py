@@ -50,7 +50,8 @@ def predict_on_all(
     """Predict the step at each global batch on every device, with the best plan over the GPUs of its machine.
 
     `start_up_s`, (devices,), is the start-up time of a machine, which counts against a deadline and is paid for each.
-    `family_of` is as in `predict_served`. `kept` has the steps of earlier calls for this workload.
+    `family_of` is as in `predict_served`. `kept` has the steps of earlier calls for this model, traced once
+    at each batch.
     """
     kept = kept or KeptSteps()
     start_up_s = np.broadcast_to(start_up_s, len(devices))
@@ -83,7 +84,13 @@ def predict_on_all(
     parts = []
     if several:
         steps = kept.get(
-            ("planned", batches.tobytes(), asked, *_runs_key(devices, precisions, several, options=options)),
+            (
+                "planned",
+                workload.batch,
+                batches.tobytes(),
+                asked,
+                *_runs_key(devices, precisions, several, options=options),
+            ),
             lambda: planned_steps(
                 workload,
                 devices=[devices[index] for index in several],
@@ -193,7 +200,7 @@ def _predictor(
 
     def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
         return kept.get(
-            ("single", sizes.tobytes(), *_runs_key(devices, precisions, some, options=options)),
+            ("single", workload.batch, sizes.tobytes(), *_runs_key(devices, precisions, some, options=options)),
             lambda: predict_runs_of(
                 step_kernels,
                 devices=[devices[index] for index in some],

@@ -14,7 +14,7 @@ from advisor.question.from_source import question_of
 from advisor.records.answer import Alternative, Recommendation
 from advisor.records.billing import Billing, Disk, ExtraCosts, StartUp
 from advisor.records.options import Options
-from tests.answers.test_break_even import GPU_OFFER, catalog, net
+from tests.answers.test_break_even import GPU_OFFER, asked_of_padded, catalog, net
 
 
 def answer(**options: Any) -> Recommendation:
@@ -51,6 +51,21 @@ def test_a_deadline_is_named_that_the_fastest_keeps() -> None:
     part = of_kind(found, "deadline")
     assert (part.flag, part.done_ratio) == ("--samples 470", pytest.approx(470 / 1024))
     assert part.quote.job_s.mid <= 100
+
+
+@pytest.mark.parametrize("is_affine", [True, False])
+def test_each_batch_is_of_its_own_step_where_one_trace_does_not_serve_all(is_affine: bool) -> None:
+    # A sample costs the CPU $8e-5 in batches of 8, and the GPU $1e-3 x (0.4 / 32 + 0.032) = $4.45e-5 in batches of 32.
+    question = asked_of_padded(Options(batch="8,32", samples=1024, max_usd=1e-3), is_affine=is_affine)
+    quote = flags(rank(question))["--max-usd 0.046"].quote
+    assert (quote.batch, quote.job_usd.mid) == (32, pytest.approx(0.045568))
+    assert rank(replace(question, options=replace(question.options, max_usd=0.046))).best is not None
+
+
+def test_a_latency_is_that_of_the_only_batch_that_is_known() -> None:
+    # Without --batch it is 2, which takes the CPU 0.4 s; a batch of 1 would take 0.1 s.
+    question = asked_of_padded(Options(max_latency=0.05, samples=10), is_affine=False)
+    assert flags(rank(question))["--max-latency 400ms"].quote.batch == 2
 
 
 def test_the_fastest_uses_all_machines_that_are_allowed() -> None:

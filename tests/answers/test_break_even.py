@@ -8,6 +8,7 @@ batch x 0.01 s. The CPU costs $0.36 per hour, $0.0001 a second; the GPU ten time
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import log
 from pathlib import Path
 from textwrap import dedent
@@ -19,9 +20,11 @@ from torch import nn
 
 import advisor
 from advisor.answers.break_even import break_even
+from advisor.answers.ranking import rank
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
 from advisor.question.from_source import question_of
+from advisor.question.record import Question
 from advisor.question.variations import Variation
 from advisor.records.answer import Crossing, Interval
 from advisor.records.billing import Billing, BillingRule
@@ -48,6 +51,18 @@ def net(*, width: int = 10**9) -> Workload:
     """Reads and writes `width` floats a sample."""
     numbers = operand((0.0, 1.0), width)
     return workload(row("aten.relu", (numbers,), (numbers,), family="pointwise"))
+
+
+def padded(batch: int, *, is_affine: bool = True) -> Workload:
+    """A sample moves 8e8 bytes for each sample of the batch: 0.1 s x batch on the CPU, 1e-3 s x batch on the GPU."""
+    return replace(net(width=batch * 10**8), batch=batch, batch_is_affine=is_affine)
+
+
+def asked_of_padded(options: Options, *, is_affine: bool = True) -> Question:
+    """A question about `padded`, traced at batch 2, because of `--lengths` or of dimensions that are not affine."""
+    options = replace(options, precision="fp32", lengths="180,512" if is_affine else None)
+    trace_at = partial(padded, is_affine=is_affine)
+    return question_of(trace_at(2), options, catalog=catalog(), trace_at=trace_at)
 
 
 def catalog(*, cpu_spread: float = 0.0, shared_spread: float = 0.0, billing: Billing | None = None) -> Catalog:
@@ -110,6 +125,26 @@ def test_over_the_batches_asked_for() -> None:
     break_even = found(options=Options(batch="8..64"))
     assert [point.at for point in curve(break_even, "batch").points] == [8, 16, 32, 64]
     assert curve(break_even, "batch").crossings == ()  # past 5 a GPU is cheaper everywhere
+
+
+def test_each_batch_is_of_its_own_step_where_one_trace_does_not_serve_all() -> None:
+    # A sample costs the CPU $1e-5 x b and the GPU $1e-3 x (0.4 / b + 1e-3 b): $2e-5 and $2.02e-4 in batches of 2, $8e-5
+    # and $5.8e-5 in batches of 8. They cost the same at 0.4 / b = 9e-3 b, b = 6.7.
+    found = break_even(asked_of_padded(Options(batch="2,8", samples=10**6)))
+    usd = [[one.job_usd.mid for one in (at.cpu, at.gpu) if one] for at in curve(found, "batch").points]
+    assert usd == [pytest.approx([20, 202]), pytest.approx([80, 58])]
+    assert crossing(found, "batch").at == 7
+
+
+@pytest.mark.parametrize("is_affine", [True, False])
+def test_the_best_of_several_batches_is_that_of_the_ranking(is_affine: bool) -> None:
+    question = asked_of_padded(Options(batch="4,8"), is_affine=is_affine)
+    rule, answer = break_even(question).folk_rule, rank(question)
+    assert rule is not None
+    # In batches of 4 a sample takes the CPU 0.4 s, in batches of 8 the GPU 0.058 s.
+    assert (rule.cpu.batch, rule.gpu.batch, rule.speed_ratio.mid) == (4, 8, pytest.approx(0.4 / 0.058))
+    costs = {quote.device.kind: quote.job_usd.mid for quote in answer.quotes}
+    assert {"cpu": rule.cpu.job_usd.mid, "gpu": rule.gpu.job_usd.mid} == costs
 
 
 def test_over_requests_a_day() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -21,7 +22,10 @@ from advisor.errors import ExitCode, NothingFitsError, UsageError
 from advisor.question.from_source import profile_source, question_from_source, question_of
 from advisor.records.explained_step import Explanation
 from advisor.records.options import Options
+from advisor.records.workload import Workload
 from advisor.workload.file import workload_to_json
+from tests.answers.test_break_even import asked_of_padded, padded
+from tests.answers.test_break_even import catalog as market
 from tests.calibrate.toys import EPYC, calibration
 from tests.generations import traced
 from tests.model_files import TWO_LAYERS
@@ -78,6 +82,39 @@ def test_the_total_is_that_of_the_ranking_to_the_digit(
         for key in ("batch", "precision", "bound", "time_source"):
             assert step[key] == quote[key]
         assert sum(group["time_s"] for group in step["families"]) == pytest.approx(quote["step_s"]["mid"])
+
+
+@pytest.mark.parametrize("is_affine", [True, False])
+def test_of_several_batches_the_step_of_the_one_that_the_ranking_chose_is_explained(is_affine: bool) -> None:
+    # A step of b samples takes the GPU 0.4 s and 1e-3 s x b^2: on the offer in batches of 16, as on the device alone.
+    question = asked_of_padded(Options(batch="4,16", samples=1000), is_affine=is_affine)
+    for step in explanation.explain(question, on=("gpu", "t4")).steps:
+        assert (step.batch, step.step_s.mid) == (16, pytest.approx(0.656))
+        assert sum(group.time_s for group in step.families) == pytest.approx(0.656)
+
+
+def test_fused_attention_is_traced_at_the_batches_that_were_asked_for() -> None:
+    def trace(batch: int, *, op: str) -> Workload:
+        padded_step = padded(batch, is_affine=False)
+        return replace(padded_step, rows=tuple(replace(row, op=op) for row in padded_step.rows))
+
+    traced: list[int] = []
+
+    def trace_fused(batch: int) -> Workload:
+        traced.append(batch)
+        return trace(batch, op="aten.relu")
+
+    explanation.explain(
+        question_of(
+            trace(2, op="aten._softmax"),
+            Options(batch="4,16", precision="fp32"),
+            catalog=market(),
+            trace_at=partial(trace, op="aten._softmax"),
+            trace_fused=trace_fused,
+        ),
+        on=("gpu",),
+    )
+    assert traced == [2, 4, 16]
 
 
 BLOCKS = """

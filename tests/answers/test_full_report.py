@@ -20,7 +20,7 @@ from advisor.records.price import PriceErrors, PriceSpread
 from advisor.records.report_contents import Report
 from advisor.records.timing import StepTiming
 from advisor.report.html import render_report
-from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, catalog, net
+from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, asked_of_padded, catalog, net
 from tests.cost.toys import price
 from tests.machines import machine
 
@@ -86,6 +86,18 @@ def test_a_batch_costs_what_its_step_takes() -> None:
     for detail in (gpu, cpu):
         priced = next(point for point in detail.batches if point.batch == detail.quote.batch)
         assert priced.usd_per_million_samples == pytest.approx(detail.quote.usd_per_million_samples)
+
+
+@pytest.mark.parametrize("is_affine", [True, False])
+def test_each_batch_is_of_its_own_step_where_one_trace_does_not_serve_all(is_affine: bool) -> None:
+    # A step of b samples takes the GPU 0.4 s and 1e-3 s x b^2, and a sample least of it in batches of 16 of these.
+    answer = report(asked_of_padded(Options(batch="4,16"), is_affine=is_affine))
+    (gpu,) = (detail for detail in answer.details if detail.role == "best GPU")
+    assert (gpu.step.batch, gpu.step.step_s.mid, gpu.step.step_s) == (16, pytest.approx(0.656), gpu.quote.step_s)
+    assert sum(group.time_s for group in gpu.step.families) == pytest.approx(0.656)
+    steps = {point.batch: point.step_s.mid for point in gpu.batches}
+    assert not is_affine or (steps[1], steps[64]) == pytest.approx((0.401, 4.496))
+    assert answer.break_even is not None
 
 
 def test_prices_are_counted_by_their_source() -> None:

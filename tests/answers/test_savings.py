@@ -143,7 +143,7 @@ def test_fused_attention_is_traced_where_scores_travel_through_memory(tmp_path: 
 
 
 def test_what_is_fused_already_is_not_traced_again() -> None:
-    def trace_fused() -> Workload:
+    def trace_fused(batch: int) -> Workload:
         raise AssertionError("traced again")
 
     explain(question_of(net(), Options(precision="fp32"), catalog=catalog(), trace_fused=trace_fused), on=("gpu",))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from advisor.errors import UsageError
-from advisor.predict.batches import asked_batches, batch_candidates, concurrencies, predict_growing
+from advisor.predict.batches import batch_candidates, batches_of, concurrencies, predict_growing
 from advisor.predict.step_time import predict
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
@@ -55,12 +55,12 @@ def test_requests_in_flight_grow_by_a_quarter_at_most_from_four_on() -> None:
 
 def test_a_language_model_in_service_has_its_own_sizes_unless_some_are_asked_for() -> None:
     def asked(text: str) -> list[int]:
-        return asked_batches(generation(), Options(batch=text)).tolist()  # type: ignore[no-any-return]
+        return batches_of(generation(), Options(batch=text)).tolist()  # type: ignore[no-any-return]
 
     assert asked("") == asked("auto") == concurrencies().tolist()
     assert asked("5..20") == [5, 8, 16, 20]
     plain = workload(linear_row())
-    assert asked_batches(plain, Options()).tolist() == candidates("auto", source_batch=plain.batch)
+    assert batches_of(plain, Options()).tolist() == candidates("auto", source_batch=plain.batch)
 
 
 def grown(*, most: int = 1 << 20, **device_fields: float) -> list[int]:

@@ -77,6 +77,24 @@ def test_a_value_without_a_trace_is_told(source: str) -> None:
     assert "12 is no width" in problem
 
 
+def test_each_value_has_the_lengths_of_the_job(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(
+        "from torch import nn\n"
+        "def get_model(width=8):\n"
+        "    return nn.Sequential(nn.Embedding(9, width), nn.Linear(width, width))\n"
+    )
+    lengths = tmp_path / "lengths.txt"
+    lengths.write_text("100\n100\n900\n")
+    options = Options(input=("300:int64",), lengths=str(lengths), batch="1,8")
+    source = f"{file}::get_model"
+    (width,) = trace_variations(source, options, vary=["width=8,16"], run=False)
+    own = question_from_source(source, options)
+    for batch in (1, 8):
+        assert width.trace_at[8](batch).rows == own.at_batch(batch).rows
+    assert width.trace_at[16](1).rows != width.trace_at[16](8).rows
+
+
 def test_a_parameter_that_the_factory_does_not_take_is_an_error(source: str) -> None:
     with pytest.raises(LoadError, match=r"Net\(.*\) has no parameter height"):
         trace_variations(source, Options(), vary=["height=1..4"], run=False)

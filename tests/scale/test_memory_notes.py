@@ -19,7 +19,7 @@ VLLM = load_catalog().engines["vllm"]
 
 def notes(*devices: Device) -> tuple[str, ...]:
     predictions = predict(net(), devices=devices, efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32")
-    return memory_notes(net(), predictions)
+    return memory_notes(lambda batch: net(), predictions)
 
 
 def test_the_largest_that_is_too_small_is_named_with_the_numbers_and_what_would_fit() -> None:
@@ -47,7 +47,7 @@ def test_of_gpus_that_share_the_step_the_least_that_each_needs_is_told_and_no_ch
     alone = predict(net(), devices=[four], efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32")
     scaling = Scaling(plans=(Plan(data=4),), plan=np.zeros((1, 1), dtype=np.intp), efficiency_ratio=np.ones((1, 1)))
     shared = replace(alone, peak_memory_bytes=np.array([[3.0 * 2**30]]), scaling=scaling)
-    [note] = memory_notes(net(), shared)
+    [note] = memory_notes(lambda batch: net(), shared)
     assert_says(note, "B", "1.86 GiB each", "batch 8", "4", "3 GiB each", "fp32")
     assert "activation checkpointing" not in note
 
@@ -73,7 +73,7 @@ def test_machines_are_advised_to_join_only_if_they_can(
         plans=(Plan(tensor=gpus),), plan=np.zeros((1, 1), dtype=np.intp), efficiency_ratio=np.ones((1, 1))
     )
     peak_bytes = np.array([[3.0 * 2**30]])
-    [note] = memory_notes(toy, replace(alone, peak_memory_bytes=peak_bytes, scaling=scaling))
+    [note] = memory_notes(lambda batch: toy, replace(alone, peak_memory_bytes=peak_bytes, scaling=scaling))
     assert machines in note
     assert ("--max-machines" in note) == bool(machines)
 
@@ -81,4 +81,4 @@ def test_machines_are_advised_to_join_only_if_they_can(
 def test_what_cannot_be_divided_is_not_too_small() -> None:
     alone = predict(net(), devices=[device()], efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32")
     none = replace(alone, fits=np.zeros((1, 1), dtype=np.bool_), peak_memory_bytes=np.full((1, 1), np.inf))
-    assert memory_notes(net(), none) == ()
+    assert memory_notes(lambda batch: net(), none) == ()
