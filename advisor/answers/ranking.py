@@ -42,6 +42,7 @@ from advisor.records.rejection import local_notes, rejections
 from advisor.records.workload import Workload
 from advisor.report.device_notes import device_notes, leading_devices
 from advisor.scale.context_sweep import sweep_contexts
+from advisor.scale.kept_steps import KeptSteps
 from advisor.scale.machine_sweep import sweep_machines
 from advisor.scale.memory_notes import memory_notes
 from advisor.workload.summary import summarize
@@ -96,9 +97,11 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     start_up_s = latest_starts_s(terms, fleet, device_count=len(own_fleet.devices))
     most_machines = most_machines_on(terms, job.limits, fleet, device_count=len(own_fleet.devices))
 
+    kept = KeptSteps()
+
     def predicted_for(job: Job) -> tuple[Predictions, BatchChoice]:
         predictions = predict_asked(
-            question, devices=own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
+            question, devices=own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors, kept=kept
         )
         predictions = at_timed_batch(predictions, own_fleet.device_index)
         return predictions, choose_batches(predictions, job=job, start_up_s=start_up_s, most_machines=most_machines)
@@ -112,13 +115,13 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     ranking = rank_offers(
         selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
     )
-    to_choose = ranking.quotes
-    if job.objective != "cost" and not job.assumed:  # with the batches, machines and instances that cost least
-        by_cost = replace(job, objective="cost")
+    to_choose, by_cost, cheap = ranking.quotes, replace(job, objective="cost"), predictions
+    if job.objective != "cost":  # with the batches, machines and instances that cost least
         cheap, cheap_choice = predicted_for(by_cost)
-        to_choose += rank_offers(
-            selection, fleet=fleet, predictions=cheap, job=by_cost, billing=catalog.billing, choice=cheap_choice
-        ).quotes
+        if not job.assumed:
+            to_choose += rank_offers(
+                selection, fleet=fleet, predictions=cheap, job=by_cost, billing=catalog.billing, choice=cheap_choice
+            ).quotes
     job_batch = single_batch_of(options.batch) if workload.batch_is_affine else None
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
@@ -126,9 +129,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
     market = KindMarket(selection, fleet=fleet, billing=catalog.billing)
-    situations = (
-        () if LOCAL in options.device else situations_of(market, predictions, job=replace(job, objective="cost"))
-    )
+    situations = () if LOCAL in options.device else situations_of(market, cheap, job=by_cost)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
@@ -142,10 +143,10 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         situations=situations,
         api=compare_with_api(
             options.api_usd_per_mtok,
-            partial(market.cheapest, predictions),
+            partial(market.cheapest, cheap),
             grid=DECADES,
             known=catalog.api_prices,
-            job=replace(job, objective="cost"),
+            job=by_cost,
         ),
         choices=choices_of(to_choose, job=job),
         alternatives=() if best is not None and best.may_lead else alternatives(question, today=today),

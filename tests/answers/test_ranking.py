@@ -20,10 +20,12 @@ from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.question.from_source import catalog_of, profile_source, question_from_source, question_of
 from advisor.question.option_values import checked_options
 from advisor.records.answer import Recommendation
-from advisor.records.options import Options
+from advisor.records.options import Objective, Options
 from advisor.records.price import Catalog
 from advisor.records.workload import MemoryLine, Operand, Row, StoredBytes, Workload
 from advisor.workload.file import workload_to_json
+from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, net
+from tests.answers.test_break_even import catalog as market_by_hand
 from tests.machines import gpu, machine
 from tests.says import assert_says
 
@@ -111,6 +113,22 @@ def test_cpu_and_gpu_are_both_ranked_and_the_cheapest_is_first(catalog: Catalog,
     assert answer.better_if_price_holds == answer.quotes[0]
     assert answer.better_if_prediction_holds is None or answer.better_if_prediction_holds.needs_measurement
     assert {quote.device.kind for quote in answer.quotes} == {"cpu", "gpu"}
+
+
+@pytest.mark.parametrize("objective", ["cost", "time", "cost-time"])
+def test_cpu_and_gpu_are_compared_by_what_costs_least_whatever_the_objective(objective: Objective) -> None:
+    # 1954 steps of 512 samples, each 0.4 + 5.12 s at $1e-3 a second on one machine: $10.79. On two, which is faster,
+    # a step takes 0.4 + 2.56 s of both: $11.57.
+    networked = replace(GPU_OFFER, network_bytes_per_s=1e10)
+    options = Options(mode="training", precision="fp32", batch="512", max_machines=2, objective=objective)
+    market = replace(market_by_hand(), offers=(CPU_OFFER, networked))
+    answer = rank(question_of(replace(net(), mode="training"), options, catalog=market))
+    assert {quote.instance_count for quote in answer.quotes if quote.device.kind == "gpu"} == {
+        1 + (objective != "cost")
+    }
+    (once,) = (one.point.gpu for one in answer.situations if one.kind == "once")
+    assert once is not None
+    assert (once.instance_count, once.job_usd.mid) == (1, pytest.approx(10.786, rel=1e-3))
 
 
 def test_every_offer_is_quoted_or_rejected_once(catalog: Catalog, linear_workload: Workload) -> None:
