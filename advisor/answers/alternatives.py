@@ -180,6 +180,7 @@ def _times(quote: Quote, count: int) -> Quote:
         instance_count=quote.instance_count * count,
         job_usd=times(quote.job_usd),
         job_parts_usd=CostParts(**{one.name: getattr(parts, one.name) * count for one in fields(parts)}),
+        commitment_usd=None if quote.commitment_usd is None else quote.commitment_usd * count,
         energy_kwh=None if quote.energy_kwh is None else times(quote.energy_kwh),
         co2_kg=None if quote.co2_kg is None else times(quote.co2_kg),
     )

@@ -14,7 +14,7 @@ from advisor.question.from_source import question_of
 from advisor.records.answer import Alternative, Recommendation
 from advisor.records.billing import Billing, Disk, ExtraCosts, StartUp
 from advisor.records.options import Options
-from tests.answers.test_break_even import GPU_OFFER, asked_of_padded, catalog, net
+from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, asked_of_padded, catalog, net
 
 
 def answer(**options: Any) -> Recommendation:
@@ -119,6 +119,15 @@ def test_inference_is_split_by_hand_over_the_machines_that_keep_the_deadline() -
     assert of_kind(answer(mode="inference", max_usd=0.11, **given), "split").quote == quote
     for options in ({"mode": "inference", "max_usd": 0.103}, {"mode": "training"}):
         assert all(one.kind != "split" for one in answer(**given, **options).alternatives)
+
+
+def test_each_machine_of_a_split_is_committed_to() -> None:
+    # 11 CPUs, as above, at $0.36 an hour for the 8,760 hours of a year.
+    offers = tuple(replace(one, prices=(replace(one.prices[0], kind="commit_1y"),)) for one in (CPU_OFFER, GPU_OFFER))
+    options = Options(precision="fp32", samples=1024, deadline=100.0, batch="2", price="commit-1y")
+    found = rank(question_of(replace(net(), batch=2), options, catalog=replace(catalog(), offers=offers)))
+    quote = of_kind(found, "split").quote
+    assert (quote.instance_count, quote.commitment_usd) == (11, pytest.approx(11 * 0.36 * 8760))
 
 
 def test_a_flag_that_leaves_out_what_would_do() -> None:
