@@ -24,7 +24,7 @@ from advisor.records.options import Objective, Options
 from advisor.records.price import Catalog
 from advisor.records.workload import MemoryLine, Operand, Row, StoredBytes, Workload
 from advisor.workload.file import workload_to_json
-from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, net
+from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, net, padded
 from tests.answers.test_break_even import catalog as market_by_hand
 from tests.machines import gpu, machine
 from tests.says import assert_says
@@ -129,6 +129,19 @@ def test_cpu_and_gpu_are_compared_by_what_costs_least_whatever_the_objective(obj
     (once,) = (one.point.gpu for one in answer.situations if one.kind == "once")
     assert once is not None
     assert (once.instance_count, once.job_usd.mid) == (1, pytest.approx(10.786, rel=1e-3))
+
+
+def test_more_machines_run_the_step_of_the_batch_that_was_ranked() -> None:
+    # With lengths a step of 8 samples takes 0.4 + 8 x 0.008 s, on two machines 0.4 + 4 x 0.008 s. 1e6 samples: 125,000.
+    def trace_at(batch: int) -> Workload:
+        return replace(padded(batch), mode="training")
+
+    options = Options(mode="training", precision="fp32", lengths="180,512", batch="8,512", max_machines=2)
+    market = replace(market_by_hand(), offers=(replace(GPU_OFFER, network_bytes_per_s=1e10),))
+    sweep = rank(question_of(trace_at(2), options, catalog=market, trace_at=trace_at)).machine_sweep
+    assert sweep is not None
+    assert [point.batch for point in sweep.points] == [8, 8]
+    assert [point.job_s.mid for point in sweep.points] == pytest.approx([58_000, 54_000], rel=1e-3)
 
 
 def test_every_offer_is_quoted_or_rejected_once(catalog: Catalog, linear_workload: Workload) -> None:
