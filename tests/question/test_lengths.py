@@ -6,14 +6,16 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
 from advisor.answers.ranking import rank
 from advisor.errors import TraceError, UsageError
 from advisor.ops.evaluate import row_cost
+from advisor.question.from_model import question_from_model
 from advisor.question.from_source import profile_source, question_from_source
 from advisor.question.lengths import Lengths, check_lengths, read_lengths, settled
 from advisor.records.options import Options
-from advisor.records.workload import Workload
+from advisor.records.workload import Operand, Workload
 from advisor.workload.input_spec import with_length
 from tests.predict.toys import workload as toy
 
@@ -113,6 +115,20 @@ def test_the_ranking_pads_larger_batches_to_longer_sequences(net: str, of_file: 
     assert answer.best is not None
     assert answer.job.samples == math.ceil(10**6 / ((15 * 50 + 800) / 16))
     assert {point.batch for sweep in answer.batch_sweeps for point in sweep.points} == {1, 64}
+
+
+def test_a_model_at_hand_is_fine_tuned_with_the_lengths_of_each_batch(of_file: Callable[..., str]) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    with torch.device("meta"):
+        model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, n_positions=64))
+    options = Options(
+        finetune="full", optim="paged-adamw-8bit", lengths=of_file(*[8] * 15, 60), batch="1,64", no_local=True
+    )
+    question = question_from_model(model, None, options)
+    one, many = question.at_batch(1), question.at_batch(64)
+    assert flops(many, batch=1) > 3 * flops(one, batch=1)
+    assert many.inputs[-1] == one.inputs[-1] == Operand(shape=(one.inputs[-1].shape[0],), dtype="uint8")  # paged
 
 
 def test_the_longest_of_a_batch_has_the_chances_of_all_batches() -> None:
