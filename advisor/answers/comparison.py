@@ -40,6 +40,7 @@ _NESTED = (JobLimits, Generation)
 """Parts of a job that are records themselves."""
 _MODEL_FIELDS = (
     "weight_bytes",
+    "trained_bytes",
     "head_count",
     "kv_head_count",
     "cached",

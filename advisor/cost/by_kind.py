@@ -43,7 +43,7 @@ class KindMarket:
         self._device_counts = np.array([max(1, one.offer.gpu_count) for one in selection.priced], dtype=np.intp)
         self._is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
         self._price_log_spreads = np.array([one.log_spread for one in selection.priced])
-        self._terms: dict[tuple[bool, bool, float], OfferTerms] = {}
+        self._terms: dict[tuple[bool, bool, float, float], OfferTerms] = {}
 
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
         """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
@@ -143,7 +143,7 @@ class KindMarket:
         )
 
     def _terms_of(self, job: Job) -> OfferTerms:
-        key = job.assumed, job.requests_per_day is None, job.weight_bytes
+        key = job.assumed, job.requests_per_day is None, job.weight_bytes, job.trained_bytes
         if key not in self._terms:
             self._terms[key] = offer_terms(self._selection.priced, billing=self._billing, job=job)
         return self._terms[key]

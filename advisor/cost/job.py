@@ -61,6 +61,7 @@ def job_for(workload: Workload, options: Options) -> Job:
         max_utilization=options.max_utilization,
         generation=generation,
         weight_bytes=_weight_bytes(workload),
+        trained_bytes=_trained_bytes(workload),
         checkpoint_every_s=options.checkpoint_every,
         loader_s_per_sample=options.loader_s_per_sample,
         loader_workers=options.loader_workers,
@@ -124,11 +125,34 @@ def _limits(options: Options) -> JobLimits:
 
 
 def _weight_bytes(workload: Workload) -> float:
-    """Return the size of the file of weights: as traced, or for a served LLM with its floats in 16 bits."""
+    """Return the size of the file of weights that the job reads; a training from scratch reads none.
+
+    A model to fine-tune is published in 16 bits, in which bitsandbytes reads what it quantizes. A served LLM has its
+    floats in 16 bits, any other model has them as traced.
+    """
+    tuning = workload.fine_tuning
+    if tuning is not None:
+        adapter_count = 0 if tuning.method == "full" else tuning.trained_count
+        return 2.0 * (workload.parameter_count - adapter_count)
+    if workload.mode == "training" and not workload.is_pretrained:
+        return 0.0
     if workload.generation is None or not workload.memory:
         return float(workload.parameter_bytes)
     stored = workload.memory[0].parameters
     return (stored.low[0] + stored.full[0]) / 2 + stored.double[0] + stored.other[0]
+
+
+def _trained_bytes(workload: Workload) -> float:
+    """Return the size of the trained weights: adapters in fp32, as PEFT keeps them, others as traced."""
+    if workload.mode != "training":
+        return 0.0
+    tuning = workload.fine_tuning
+    if tuning is not None and tuning.method != "full":
+        return 4.0 * tuning.trained_count
+    updates = [row for row in workload.rows if row.op == "optimizer"]
+    updated_count = sum(row.count * cast(float, row.attributes["element_count"]) for row in updates)
+    is_whole = not updates or updated_count >= workload.parameter_count
+    return workload.parameter_bytes * (1.0 if is_whole else updated_count / workload.parameter_count)
 
 
 def _own_precision(script: Script) -> str:

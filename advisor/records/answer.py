@@ -412,7 +412,8 @@ class Job:
     - `generation`: set for LLM serving, where a sample is a request and a batch is the requests in flight per instance
     - `loader_s_per_sample`: time one vCPU needs to load a sample; None if not known, then nothing waits for data
     - `loader_workers`: processes that load, 0 if the step waits for its data; None if there is one for each vCPU
-    - `weight_bytes`: the file of the model's weights, which every machine reads when it starts
+    - `weight_bytes`: the file of the model's weights, which every machine reads when it starts; 0 if there is none
+    - `trained_bytes`: the trained weights, which leave the cloud at the end; 0 in inference
     """
 
     mode: Mode
@@ -434,6 +435,7 @@ class Job:
     loader_s_per_sample: float | None = None
     loader_workers: int | None = None
     weight_bytes: float = 0.0
+    trained_bytes: float = 0.0
     objective: Objective = "cost"
     limits: JobLimits = JobLimits()
 

@@ -149,6 +149,7 @@ class Workload:
     - `script`: what a captured script sets for itself
     - `fine_tuning`: set for a model that is prepared for fine-tuning
     - `is_half`: the parameters were traced in 16 bits, so tensors in fp32 are those that the model's code makes
+    - `is_pretrained`: the source loads pretrained weights, which the trace left out
     """
 
     schema_version: int
@@ -174,6 +175,7 @@ class Workload:
     script: Script | None = None
     fine_tuning: FineTuning | None = None
     is_half: bool = False
+    is_pretrained: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ _DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_
 _APART = frozenset(
     {
         "rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "squared_taken", "generation", "script",
-        "fine_tuning", "is_half",
+        "fine_tuning", "is_half", "is_pretrained",
     }
 )  # fmt: skip
 """Fields that are written in a form of their own, or only where they say something."""
@@ -63,7 +63,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         **({} if workload.squared_taken is None else {"squared_taken": asdict(workload.squared_taken)}),
         **({} if workload.generation is None else {"generation": asdict(workload.generation)}),
         **({} if workload.fine_tuning is None else {"fine_tuning": asdict(workload.fine_tuning)}),
-        **({"is_half": True} if workload.is_half else {}),
+        **{name: True for name in ("is_half", "is_pretrained") if getattr(workload, name)},
         **({} if workload.script is None else {"script": _script_to_json(workload.script)}),
         "rows": {
             **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},

@@ -252,7 +252,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
                 from advisor.workload.second_count import count_with_fvcore
 
                 count = {"second_count": asdict(count_with_fvcore(loaded, batch=workload.batch))}
-    workload = replace(workload, assumptions=(*workload.assumptions, *notes))
+    workload = replace(workload, assumptions=(*workload.assumptions, *notes), is_pretrained=bool(notes))
     return {"workload": workload_to_json(workload), **count}
 
 

@@ -93,7 +93,7 @@ def test_reading_the_weights_is_part_of_the_start_up() -> None:
     )
     disk = Disk(size_bytes=1e12, usd_per_month=0.0, read_bytes_per_s=1e8, date="2026-11-01", source="a test")
     billing = Billing(start_ups={"aws": start}, extra_costs=ExtraCosts(disks={"aws": disk}))
-    workload = replace(net(), mode="training", batch=2, parameter_bytes=2_000_000_000)
+    workload = replace(net(), mode="training", batch=2, parameter_bytes=2_000_000_000, is_pretrained=True)
     options = Options(mode="training", precision="fp32", samples=1024, deadline=100.0, batch="2")
     fastest = of_kind(rank(question_of(workload, options, catalog=catalog(billing=billing))), "fastest").quote
     assert (fastest.start_up_s, fastest.job_s.mid) == (pytest.approx(30.0), pytest.approx(245.04))

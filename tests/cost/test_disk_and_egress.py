@@ -13,19 +13,23 @@ from tests.cost.toys import job, offer, price
 DISK = Disk(size_bytes=100e9, usd_per_month=7.3, date="2026-01-01", source="by hand")
 EGRESS = Egress(usd_per_tb=90.0, free_bytes=100e9, date="2026-01-01", source="by hand")
 BILLING = Billing(extra_costs=ExtraCosts(disks={"acme": DISK}, egress={"acme": EGRESS}))
-TRAINING = job(mode="training", weight_bytes=300e9)
+TRAINING = job(mode="training", trained_bytes=300e9)
 
 
 def test_a_disk_grows_with_weights_that_it_would_not_hold() -> None:
     assert storage_usd_per_month("acme", billing=BILLING, job=job(weight_bytes=1e9)) == 7.3
     assert storage_usd_per_month("acme", billing=BILLING, job=job(weight_bytes=200e9)) == 14.6
+    tuning = job(weight_bytes=200e9, trained_bytes=100e9)  # both files are on it
+    assert storage_usd_per_month("acme", billing=BILLING, job=tuning) == pytest.approx(21.9)
     assert storage_usd_per_month("other", billing=BILLING, job=job()) is None
 
 
 def test_trained_weights_leave_the_cloud_once_after_what_is_free() -> None:
     # 200 of 300 GB at $90 a terabyte.
     assert egress_usd("acme", billing=BILLING, job=TRAINING) == pytest.approx(18.0)
-    assert egress_usd("acme", billing=BILLING, job=job(mode="training", weight_bytes=99e9)) == 0.0
+    assert egress_usd("acme", billing=BILLING, job=job(mode="training", trained_bytes=99e9)) == 0.0
+    adapters = job(mode="training", weight_bytes=300e9, trained_bytes=1e8)  # the frozen weights stay
+    assert egress_usd("acme", billing=BILLING, job=adapters) == 0.0
     assert egress_usd("other", billing=BILLING, job=TRAINING) is None
     assert egress_usd("acme", billing=BILLING, job=job(weight_bytes=300e9)) is None  # results of inference
 

@@ -5,11 +5,13 @@ import pytest
 from advisor.cost.job import check_effects, job_for, service_limit_notes
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits
+from advisor.records.fine_tuning import FineTuning
 from advisor.records.generation import Generation
 from advisor.records.options import Options, ScriptOptions, TimeLimit, time_limit
 from advisor.records.workload import Operand
 from tests.predict.toys import workload
 from tests.says import assert_says
+from tests.scale.toys import workload as trained_workload
 
 IDS = Operand(shape=((0.0, 1.0), 1024), dtype="int64")
 IMAGES = Operand(shape=((0.0, 1.0), 3, 224, 224), dtype="float32")
@@ -127,6 +129,26 @@ def test_percentiles_of_tokens_need_a_load() -> None:
         job(max_ttft=limit)
     limits = job(max_ttft=limit, max_tpot=time_limit("50ms"), requests_per_second=1.0).limits
     assert (limits.max_ttft_s, limits.ttft_of, limits.max_tpot_s, limits.tpot_of) == (0.3, "p99", 0.05, "mean")
+
+
+@pytest.mark.parametrize(
+    ("changes", "weight_bytes", "trained_bytes"),
+    [
+        # 120 parameters in fp32, all of them trained
+        ({"mode": "inference"}, 480.0, 0.0),
+        ({}, 0.0, 480.0),
+        ({"is_pretrained": True}, 480.0, 480.0),
+        ({"is_pretrained": True, "parameter_count": 240, "parameter_bytes": 960}, 960.0, 480.0),  # half is frozen
+        ({"fine_tuning": FineTuning(method="full", trained_count=120)}, 240.0, 480.0),
+        ({"fine_tuning": FineTuning(method="lora", trained_count=20)}, 200.0, 80.0),
+        ({"fine_tuning": FineTuning(method="qlora", trained_count=20), "parameter_bytes": 130}, 200.0, 80.0),
+    ],
+)
+def test_a_job_reads_published_weights_and_sends_those_that_it_trained(
+    changes: dict[str, Any], weight_bytes: float, trained_bytes: float
+) -> None:
+    job = job_for(trained_workload(**changes), Options(samples=10))
+    assert (job.weight_bytes, job.trained_bytes) == (weight_bytes, trained_bytes)
 
 
 @pytest.mark.parametrize("text", ["p97:300ms", ":300ms", "p99:", "p99:-1s"])

@@ -132,7 +132,10 @@ def refused(document):
     return caught.value
 
 
-_MAY_BE_MISSING = ("blocks", "taken", "squared_taken", "generation", "script", "fine_tuning", "is_half", "unknown_ops")
+_MAY_BE_MISSING = (
+    "blocks", "taken", "squared_taken", "generation", "script", "fine_tuning", "is_half", "is_pretrained",
+    "unknown_ops",
+)  # fmt: skip
 KEYS = [name for name in Workload.__dataclass_fields__ if name not in ("schema_version", "rows")]
 
 

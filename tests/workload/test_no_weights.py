@@ -161,6 +161,7 @@ def test_a_script_trains_a_pretrained_model_on_fakes_or_else_on_a_model_with_wei
     workload = profile(write(TRAINING.format(before=f"with torch.no_grad(): {before}")), run=True, finds_mode=True)
     assert (workload["parameter_count"], workload["method"]) == (TINY_PARAMETERS, method)
     assert workload["assumptions"][-1].startswith("me/tiny: built without its pretrained weights (net.py:4)")
+    assert workload["is_pretrained"]
 
 
 def test_a_script_takes_pretrained_models_of_timm_and_torchvision(write: Write) -> None:
