@@ -12,6 +12,7 @@ from advisor.answers.predicted_steps import predict_asked
 from advisor.cost.job import SIZES, job_for
 from advisor.cost.leading import best_of
 from advisor.cost.offer_terms import latest_starts_s, offer_terms
+from advisor.cost.rank_offers import cheapest_terms_on
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import select_offers
 from advisor.predict.capability import fleet_of
@@ -93,13 +94,13 @@ def _asker(question: Question, *, today: date | None) -> _Ask:
             catalog.offers, options=options, price_kind=job.price, today=today, errors=catalog.price_errors
         )
         fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
+        terms, count = offer_terms(selection.priced, billing=catalog.billing, job=job), len(fleet.devices)
         predictions = predict_asked(
             replace(question, options=options),
             devices=fleet.devices,
             job=job,
-            start_up_s=latest_starts_s(
-                offer_terms(selection.priced, billing=catalog.billing, job=job), fleet, device_count=len(fleet.devices)
-            ),
+            start_up_s=latest_starts_s(terms, fleet, device_count=count),
+            terms=cheapest_terms_on(selection, terms, fleet, device_count=count),
             kept=kept,
         )
         return rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing).quotes

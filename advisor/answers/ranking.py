@@ -20,9 +20,10 @@ from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_for, require_size, service_limit_notes
 from advisor.cost.leading import best_by_tier, best_of
-from advisor.cost.offer_terms import latest_starts_s, most_machines_on, offer_terms
+from advisor.cost.offer_terms import OfferTerms, latest_starts_s, most_machines_on, offer_terms
 from advisor.cost.payback import owned_notes
 from advisor.cost.power import grids_of
+from advisor.cost.rank_offers import cheapest_terms_on
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import Selection, mark_warnings, select_offers
 from advisor.cost.situations import DECADES, choices_of, situations_of
@@ -96,15 +97,25 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     terms = offer_terms(selection.priced, billing=catalog.billing, job=job)
     start_up_s = latest_starts_s(terms, fleet, device_count=len(own_fleet.devices))
     most_machines = most_machines_on(terms, job.limits, fleet, device_count=len(own_fleet.devices))
+    cheapest_terms = cheapest_terms_on(selection, terms, fleet, device_count=len(own_fleet.devices))
 
     kept = KeptSteps()
 
     def predicted_for(job: Job) -> tuple[Predictions, BatchChoice]:
         predictions = predict_asked(
-            question, devices=own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors, kept=kept
+            question,
+            devices=own_fleet.devices,
+            job=job,
+            start_up_s=start_up_s,
+            terms=cheapest_terms,
+            anchors=measured.anchors,
+            kept=kept,
         )
         predictions = at_timed_batch(predictions, own_fleet.device_index)
-        return predictions, choose_batches(predictions, job=job, start_up_s=start_up_s, most_machines=most_machines)
+        choice = choose_batches(
+            predictions, job=job, start_up_s=start_up_s, terms=cheapest_terms, most_machines=most_machines
+        )
+        return predictions, choice
 
     predictions, choice = predicted_for(job)
     at_hand = rank_offers(

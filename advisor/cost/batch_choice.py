@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from advisor.cost.limits import Limit, keeps_all, step_limits
+from advisor.cost.limits import Limit, keeps_all, price_limits, step_limits
+from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts, with_spare
 from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits
 from advisor.records.answer import Job
@@ -40,6 +41,7 @@ def choose_batches(
     *,
     job: Job,
     start_up_s: FloatArray | float = 0.0,
+    terms: OfferTerms | None = None,
     most_machines: FloatArray | float = np.inf,
 ) -> BatchChoice:
     """Choose the cheapest batch that keeps the deadline, of those up to the smallest with about the best throughput.
@@ -47,8 +49,9 @@ def choose_batches(
     That is the smallest whose machine time per sample is at most `TOLERATED_RATIO` times the least. It depends neither
     on the number of samples nor on limits: more samples never cost less, and a limit that is kept anyway changes
     nothing. A larger batch is chosen if it needs fewer machines, if no other keeps the limits, or if time or CO2 is the
-    objective. A batch that is tight in memory is chosen only if no other one is allowed. Each machine starts up for
-    `start_up_s`, (devices,).
+    objective; by time, of those that keep the limits on money under the `terms` of an offer for each device. A batch
+    that is tight in memory is chosen only if no other one is allowed. Each machine starts up for `start_up_s`,
+    (devices,).
 
     For a service, choose the batch with the lowest 99th percentile, and of several the one with the fewest machines; by
     cost, of those that need at most `TOLERATED_RATIO` times the fewest instances; by time, of those that need at most
@@ -84,7 +87,7 @@ def choose_batches(
         elif job.generation is not None:
             index = _knee(predictions, some)
         else:
-            index, least = _for_job(predictions, some, job=job, start_up_s=start_up_s)
+            index, least = _for_job(predictions, some, job=job, start_up_s=start_up_s, terms=terms)
         candidates.append(index)
         if percentile_limits(job):
             candidates.append(_largest_within(predictions, some, index=index, job=job))
@@ -112,15 +115,25 @@ def _safe(predictions: Predictions, some: BoolArray) -> BoolArray:
 
 
 def _for_job(
-    predictions: Predictions, allowed: BoolArray, *, job: Job, start_up_s: FloatArray | float
+    predictions: Predictions,
+    allowed: BoolArray,
+    *,
+    job: Job,
+    start_up_s: FloatArray | float,
+    terms: OfferTerms | None,
 ) -> tuple[IndexArray, IndexArray]:
     """Return the index of the batch to choose for the job, and of the one that costs (or takes) least."""
     by_cost, batches = job.objective in ("cost", "co2"), predictions.batches
-    machines = machines_together(predictions) if by_cost else np.ones_like(predictions.step_s)
+    together = machines_together(predictions)
+    machines = together if by_cost else np.ones_like(predictions.step_s)
     run_s = np.ceil(job.samples / batches) * predictions.step_s
     job_s = np.where(allowed, run_s + np.reshape(start_up_s, (-1, 1)), np.inf)
     deadline_s = job.limits.deadline_s
     in_time = allowed if deadline_s is None else job_s <= deadline_s
+    if terms is not None and not by_cost:
+        step_s = np.where(allowed, predictions.step_s, np.inf)
+        limits = price_limits(step_s, batches=batches, machines=together, terms=terms, job=job)
+        in_time = keeps_all(limits, among=in_time)
     amount = np.where(in_time.any(axis=1, keepdims=True), np.where(in_time, job_s * machines, np.inf), job_s)
     least: IndexArray = np.argmin(amount, axis=1)
     if job.objective in ("time", "co2"):

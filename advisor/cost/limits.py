@@ -1,12 +1,12 @@
 """Compares predicted times and costs with the user's limits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.cost.interruptions import MOST_INTERRUPTIONS
-from advisor.cost.job_cost import JobCosts
+from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.service import least_p99_s
 from advisor.records.answer import Job, JobLimits
@@ -15,6 +15,7 @@ from advisor.records.rejection import Cause, RejectionCode
 
 _OF_ALL_MACHINES = ("over-quota", "over-max-hourly")
 """Limits that fewer machines may keep, though they cost more for the same work."""
+_OF_PRICES = (*_OF_ALL_MACHINES, "over-max-usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,6 +77,27 @@ def offer_limits(
     most = np.full_like(count, MOST_INTERRUPTIONS)
     endless = Limit(code="never-done", needed=costs.interruption_count, available=most)
     return [endless, quota, *_set_limits(found, shape=count.shape)]
+
+
+def price_limits(
+    step_s: FloatArray, *, batches: IndexArray, machines: FloatArray, terms: OfferTerms, job: Job
+) -> list[Limit]:
+    """Return the quota and the limits on money that are set, for steps of `step_s`, (devices, batches).
+
+    `machines` work together, and `terms` are of one offer for each device. A service has none: its load decides how
+    many instances there are.
+    """
+    if job.requests_per_day is not None:
+        return []
+    shape = step_s.shape
+    each = terms.of(np.repeat(np.arange(shape[0]), shape[1]))
+    each = replace(each, machine_count=np.broadcast_to(machines, shape).ravel())
+    costs = cost_job(step_s.ravel(), batch=np.tile(batches, shape[0]), terms=each, job=job)
+    return [
+        replace(one, needed=one.needed.reshape(shape), available=one.available.reshape(shape))
+        for one in offer_limits(job.limits, costs=costs, terms=each)
+        if one.code in _OF_PRICES
+    ]
 
 
 def keeps_all(limits: Sequence[Limit], *, among: BoolArray) -> BoolArray:

@@ -1,7 +1,7 @@
 """Ranks the selected offers from best to worst, with the causes of every rejection."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -67,6 +67,7 @@ def rank(
             predictions,
             job=job,
             start_up_s=latest_starts_s(terms, fleet, device_count=count),
+            terms=cheapest_terms_on(selection, terms, fleet, device_count=count),
             most_machines=most_machines_on(terms, job.limits, fleet, device_count=count),
         )
     costed, limits = cost_within_limits(
@@ -110,6 +111,24 @@ def rank(
         ),
         notes=_savings(selection, np.where(is_kept, costed.costs.job_usd, np.inf), quotes=quotes),
     )
+
+
+def cheapest_terms_on(selection: Selection, terms: OfferTerms, fleet: Fleet, *, device_count: int) -> OfferTerms:
+    """Return the terms of each device's cheapest offer, (devices,): of those that may win, with a trusted price first.
+
+    A device without an offer costs nothing and has no quota.
+    """
+    is_apart = np.arange(len(selection.priced)) >= selection.may_win_count
+    is_untrusted = np.array([not one.is_trusted for one in selection.priced], dtype=np.bool_)
+    best_last = np.lexsort((terms.usd_per_hour, is_untrusted, is_apart))[::-1]
+    cheapest = np.full(device_count + 1, -1)  # the last is for offers without a device
+    cheapest[fleet.device_index[best_last]] = best_last
+    without = {"quota_instances": np.inf}
+    columns = {
+        field.name: np.append(getattr(terms, field.name), without.get(field.name, 0.0))[cheapest[:-1]]
+        for field in fields(OfferTerms)
+    }
+    return OfferTerms(**columns)
 
 
 def _of_this_machine(cause: Cause) -> Cause:

@@ -8,17 +8,18 @@ import numpy as np
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, TokenTimes
 from advisor.records.scale import Plan
 
-Lateness = Callable[[FloatArray, Sequence[int], FloatArray, TokenTimes | None], FloatArray]
-"""Returns predicted over allowed time of steps, (members, batches), on the devices at these indices.
+Lateness = Callable[[FloatArray, Sequence[int], FloatArray, FloatArray, TokenTimes | None], FloatArray]
+"""Returns needed over allowed time or money of steps, (members, batches), on the devices at these indices.
 
-Further arguments are the `server_counts` of an instance, and the token times of LLM serving.
+Further arguments are the `server_counts` of an instance, the machines that work together, and the token times of LLM
+serving.
 """
 
 
 def never_late(
-    step_s: FloatArray, members: Sequence[int], servers: FloatArray, tokens: TokenTimes | None
+    step_s: FloatArray, members: Sequence[int], servers: FloatArray, machines: FloatArray, tokens: TokenTimes | None
 ) -> FloatArray:
-    """Return 0 for every step: no time limit is set."""
+    """Return 0 for every step: no limit is set."""
     return np.zeros_like(step_s)
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.service import machines_together, server_counts
 from advisor.cost.token_queue import percentile_limits
 from advisor.errors import UsageError
@@ -43,6 +44,7 @@ def predict_on_all(
     options: Options,
     job: Job,
     start_up_s: FloatArray | float = 0.0,
+    terms: OfferTerms | None = None,
     anchors: Sequence[Anchor] = (),
     family_of: Callable[[Plan], tuple[int, ...]] = lambda plan: (),
     kept: KeptSteps | None = None,
@@ -50,6 +52,7 @@ def predict_on_all(
     """Predict the step at each global batch on every device, with the best plan over the GPUs of its machine.
 
     `start_up_s`, (devices,), is the start-up time of a machine, which counts against a deadline and is paid for each.
+    `terms` are those of the offer of each device that limits on money apply to.
     `family_of` is as in `predict_served`. `kept` has the steps of earlier calls for this model, traced once
     at each batch.
     """
@@ -63,7 +66,7 @@ def predict_on_all(
             batches=batches,
             options=options,
             asked=spreading_of(options, is_served=True),
-            lateness=lateness_of(job, batches, start_up_s=start_up_s),
+            lateness=lateness_of(job, batches, start_up_s=start_up_s, terms=terms),
             family_of=family_of,
         )
     places, precisions = runs_of(devices, options.precision, workload=workload)
@@ -101,7 +104,12 @@ def predict_on_all(
         )
         spread = under_best_plans(
             steps,
-            lateness=lateness_of(job, batches, start_up_s=start_up_s[places[several]]),
+            lateness=lateness_of(
+                job,
+                batches,
+                start_up_s=start_up_s[places[several]],
+                terms=None if terms is None else terms.of(places[several]),
+            ),
             by_cost=by_cost,
             is_service=job.requests_per_day is not None,
             start_up_s=per_step_s[several],
@@ -110,12 +118,15 @@ def predict_on_all(
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
         parts.append((alone, predict_at(batches, alone)))
     runs = _with_loader(join_devices(parts), options)
-    lateness = lateness_of(job, batches, start_up_s=start_up_s[places])
+    lateness = lateness_of(
+        job, batches, start_up_s=start_up_s[places], terms=None if terms is None else terms.of(places)
+    )
+    together = machines_together(runs)
     return cheapest_runs(
         runs,
         places,
-        late=np.maximum(1.0, lateness(runs.step_s, range(len(places)), server_counts(runs, job=job), None)),
-        machine_s=(runs.step_s + per_step_s) * (machines_together(runs) if by_cost else 1.0),
+        late=np.maximum(1.0, lateness(runs.step_s, range(len(places)), server_counts(runs, job=job), together, None)),
+        machine_s=(runs.step_s + per_step_s) * (together if by_cost else 1.0),
     )
 
 

@@ -119,7 +119,8 @@ def offer(
     names = np.array([BOUNDS.index(name) for name in parts])
     bound = names[np.argmax([np.broadcast_to(part, shape) for part in parts.values()], axis=0)]
     fits = is_possible & (memory.mid <= usable)
-    late = np.maximum(1.0, lateness(step_s, replicas.members, flight, TokenTimes(**tokens)))
+    machines = np.array(float(plan.machines))
+    late = np.maximum(1.0, lateness(step_s, replicas.members, flight, machines, TokenTimes(**tokens)))
     best.take(
         plan,
         replicas.members,

@@ -128,7 +128,7 @@ def under_best_plans(
     is_service: bool = False,
     start_up_s: FloatArray | float = 0.0,
 ) -> Predictions:
-    """Return the step at each global batch under the cheapest (or fastest) plan that fits and keeps the time limits.
+    """Return the step at each global batch under the cheapest (or fastest) plan that fits and keeps the limits.
 
     `start_up_s`, (devices, batches), is a machine's start-up time over the steps of the job, paid for each machine.
     If no plan keeps the limits, the one closest to them is used. In a service by time, requests wait less for more
@@ -143,7 +143,8 @@ def under_best_plans(
         step_s, fits = offered["step_s"], offered["fits"]
         margin = _SHARDING_MARGIN if plan.sharding != "none" else 1.0
         machine_s = (step_s + start_up_s[group]) * (plan.machines if by_cost else 1) * margin
-        late = np.maximum(1.0, lateness(step_s, group, np.array(float(plan.data)), None))
+        servers, machines = np.array(float(plan.data)), np.array(float(plan.machines))
+        late = np.maximum(1.0, lateness(step_s, group, servers, machines, None))
         rank = np.stack(
             [
                 np.where(fits, float(_needs_code_changes(plan)), 2.0),

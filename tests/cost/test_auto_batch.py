@@ -8,6 +8,8 @@ import pytest
 
 from advisor.cost.rank_offers import rank
 from advisor.records.answer import JobLimits, Quote
+from advisor.records.prediction import Scaling
+from advisor.records.scale import Plan
 from tests.cost.toys import device, fleet, job, offer, predictions, selection
 
 BATCHES = (1, 2, 4, 8, 16)
@@ -93,6 +95,24 @@ def test_a_limit_that_the_best_offer_keeps_changes_nothing() -> None:
     assert ranked(0.165) == [("cheap", 4)]
     assert ranked(0.1635) == [("cheap", 16), ("dear", 16)]
     assert ranked(0.162) == [("cheap", 16)]
+
+
+def test_the_fastest_batch_within_the_budget_is_taken() -> None:
+    # 200 steps of 8 on a machine take 200 s for $0.20; 100 steps of 16 on four take 100 s for $0.40.
+    one = device("one")
+    scaling = Scaling(plans=(Plan(), Plan(machines=4)), plan=np.array([[0, 1]]), efficiency_ratio=np.ones((1, 2)))
+
+    def ranked(**limits: float) -> list[int]:
+        found = rank(
+            selection(offer("m1"), offer("old", usd_per_hour=0.1, tier="marketplace")),
+            fleet=fleet(0, 0, devices=(one,)),
+            predictions=predictions(one, step_s=[[1.0, 1.0]], batches=(8, 16), scaling=scaling),
+            job=job(1600, objective="time", limits=JobLimits(**limits)),
+        )
+        return [quote.batch for quote in found.quotes]
+
+    assert ranked() == [16]
+    assert ranked(max_usd=0.3) == ranked(max_usd_per_hour=10.0) == [8]
 
 
 def test_an_offer_whose_price_is_not_trusted_does_not_keep_the_limits_for_the_others() -> None:

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from advisor.cost.offer_terms import offer_terms
 from advisor.records.answer import JobLimits
+from advisor.records.billing import Billing
 from advisor.records.prediction import FloatArray
 from advisor.scale.lateness import lateness_of
-from tests.cost.toys import job
+from tests.cost.toys import job, offer, selection
 
 STEP_S = np.array([[1.0, 1.5]])
 
@@ -17,7 +19,7 @@ def late(
     limits: JobLimits, *, start_up_s: Sequence[float] = (0.0,), row: int = 0, step_s: FloatArray = STEP_S
 ) -> object:
     lateness = lateness_of(job(100, limits=limits), np.array([8, 16]), start_up_s=np.array(start_up_s))
-    return lateness(step_s, [row], np.array(1.0), None).tolist()
+    return lateness(step_s, [row], np.array(1.0), np.array(1.0), None).tolist()
 
 
 def test_without_limits_nothing_is_late() -> None:
@@ -40,3 +42,23 @@ def test_the_limit_that_is_broken_most_counts() -> None:
 
 def test_a_step_that_is_not_possible_is_never_in_time() -> None:
     assert late(JobLimits(max_latency_s=0.5), step_s=np.array([[np.inf, 1.0]])) == [[np.inf, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("limits", "quota", "expected"),
+    [
+        # 13 and 7 steps on two machines take 26 and 21 machine-seconds at $0.001, and $7.20 an hour.
+        (JobLimits(max_usd=0.02), None, [1.3, 1.05]),
+        (JobLimits(max_usd_per_hour=3.6), None, [2.0, 2.0]),
+        (JobLimits(), 1, [2.0, 2.0]),
+        (JobLimits(), None, [0.0, 0.0]),
+    ],
+)
+def test_money_and_quota_limit_how_many_machines_work_together(
+    limits: JobLimits, quota: int | None, expected: list[float]
+) -> None:
+    asked = job(100, limits=limits)
+    terms = offer_terms(selection(offer(quota_instances=quota)).priced, billing=Billing(), job=asked)
+    lateness = lateness_of(asked, np.array([8, 16]), start_up_s=np.zeros(1), terms=terms)
+    found = lateness(STEP_S, [0], np.array(1.0), np.array(2.0), None)
+    assert found.tolist() == [pytest.approx(expected)]

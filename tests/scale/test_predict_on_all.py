@@ -90,6 +90,19 @@ def test_more_machines_are_rented_where_one_is_too_slow(workload: Workload, limi
     assert (one.instance_count, quick.instance_count) == (1, 2)
 
 
+@pytest.mark.parametrize("objective", ["time", "cost-time"])
+@pytest.mark.parametrize("limit", ["max_usd", "max_hourly"])
+def test_a_budget_is_kept_by_fewer_machines(workload: Workload, limit: str, objective: str) -> None:
+    asked = HASTY | {"objective": objective, "max_machines": 8, "provider": ("aws",)}
+    free = ranked(workload, **asked)
+    assert free.machine_sweep is not None
+    assert free.quotes[0].instance_count > 2
+    _, two, *_ = free.machine_sweep.points
+    most = {"max_usd": 1.001 * two.job_usd.mid, "max_hourly": 2.5 * free.quotes[0].usd_per_hour}
+    (limited, *_) = ranked(workload, **asked, **{limit: most[limit]}).quotes
+    assert (limited.instance_count, limited.job_s) == (2, two.job_s)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -67,7 +67,7 @@ def spread(
 
 def within(limit_s: float) -> Lateness:
     """Steps may take so long."""
-    return lambda step_s, members, servers, tokens: step_s / limit_s
+    return lambda step_s, members, servers, machines, tokens: step_s / limit_s
 
 
 def plans(predictions: Predictions, device: int) -> list[Plan]:
@@ -295,7 +295,7 @@ def test_machines_are_added_until_the_deadline_is_kept() -> None:
 def test_a_plan_in_time_wins_over_one_that_is_sooner() -> None:
     # What is held against the limit need not be the step: of a language model in service, it is the first token.
     def copies_are_late(
-        step_s: FloatArray, members: Sequence[int], servers: FloatArray, tokens: TokenTimes | None
+        step_s: FloatArray, members: Sequence[int], servers: FloatArray, machines: FloatArray, tokens: TokenTimes | None
     ) -> FloatArray:
         return np.full_like(step_s, 0.5 * servers)
 
@@ -306,7 +306,7 @@ def test_a_plan_in_time_wins_over_one_that_is_sooner() -> None:
 
 def test_where_no_plan_is_in_time_the_one_that_is_least_late_tells_how_much_is_missing() -> None:
     def all_are_late(
-        step_s: FloatArray, members: Sequence[int], servers: FloatArray, tokens: TokenTimes | None
+        step_s: FloatArray, members: Sequence[int], servers: FloatArray, machines: FloatArray, tokens: TokenTimes | None
     ) -> FloatArray:
         return np.full_like(step_s, 1.0 + servers)
 
