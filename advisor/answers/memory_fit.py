@@ -304,6 +304,7 @@ def device_memory(
     `chunked` is the same step with its logits in chunks, for the remedies.
     """
     device, plan = machine.device, plan or Plan()
+    workload = workload.under(plan)
     (of_pass,) = pass_batches(np.array([batch]), plan).tolist()
     step = Step(
         workload=workload,

@@ -143,12 +143,16 @@ def _weight_bytes(workload: Workload) -> float:
 
 
 def _trained_bytes(workload: Workload) -> float:
-    """Return the size of the trained weights: adapters in fp32, as PEFT keeps them, others as traced."""
+    """Return the size of the trained weights: adapters in fp32, as PEFT keeps them, and so are shards of FSDP that are
+    gathered in 16 bits; others as traced.
+    """
     if workload.mode != "training":
         return 0.0
     tuning = workload.fine_tuning
     if tuning is not None and tuning.method != "full":
         return 4.0 * tuning.trained_count
+    if tuning is not None and tuning.fp32_shards:
+        return 2.0 * workload.parameter_bytes
     updates = [row for row in workload.rows if row.op == "optimizer"]
     updated_count = sum(row.count * cast(float, row.attributes["element_count"]) for row in updates)
     is_whole = not updates or updated_count >= workload.parameter_count

@@ -38,6 +38,13 @@ def traces_fp32(precision: str, sharding: str) -> bool:
     return precision not in ("auto", "half", "bf16", "fp16") and not gathers_half(precision, sharding)
 
 
+def differs_under_fsdp(options: Options) -> bool:
+    """Return whether a model to fine-tune has another trace for plans with FSDP than for the others to compare."""
+    is_single = options.max_machines == 1 and 1 in (options.gpus, options.max_gpus)
+    is_open = options.finetune != "none" and options.sharding == "auto" and not is_single
+    return is_open and gathers_half(options.precision, "zero3")
+
+
 def request_of(
     source: str, options: Options, *, batch: int | None, length: int | None = None, **how: Any
 ) -> ProfileRequest:

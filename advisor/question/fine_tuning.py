@@ -68,10 +68,7 @@ def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Optio
         raise UsageError(
             "--packing: how many samples a sequence holds is not known", hint="add --mean-tokens, or give --tokens"
         )
-    workload = with_fp32_shards(workload, precision=options.precision, sharding=options.sharding)
-    if tuning.optimizer.startswith("paged-"):
-        workload = _paged(workload)
-    return workload, replace(
+    return as_sharded(workload, options), replace(
         options,
         mode="training",
         batch=options.batch or "auto",
@@ -80,13 +77,20 @@ def as_fine_tuned(workload: Workload, options: Options) -> tuple[Workload, Optio
     )
 
 
+def as_sharded(workload: Workload, options: Options) -> Workload:
+    """Return a workload of fine-tuning with its states as `--sharding`, `--precision` and `--optim` place them."""
+    workload = with_fp32_shards(workload, precision=options.precision, sharding=options.sharding)
+    is_paged = workload.fine_tuning is not None and workload.fine_tuning.optimizer.startswith("paged-")
+    return _paged(workload) if is_paged else workload
+
+
 def with_fp32_shards(workload: Workload, *, precision: str, sharding: str) -> Workload:
     """Return the workload with its trained weights in fp32 if FSDP gathers them in 16 bits.
 
     accelerate converts only trained weights (`Accelerator.prepare_model`): with adapters all others stay in 16 bits.
     """
     tuning = workload.fine_tuning
-    if tuning is None or tuning.method != "full" or not gathers_half(precision, sharding):
+    if tuning is None or tuning.method != "full" or tuning.fp32_weights or not gathers_half(precision, sharding):
         return workload
     return replace(workload, fine_tuning=replace(tuning, fp32_shards=True))
 

@@ -16,8 +16,8 @@ from advisor.cost.job import SIZES, check_effects
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.predict.batches import batch_candidates
-from advisor.question.early_trace import request_of
-from advisor.question.fine_tuning import as_fine_tuned, check_fine_tuning
+from advisor.question.early_trace import differs_under_fsdp, request_of
+from advisor.question.fine_tuning import as_fine_tuned, as_sharded, check_fine_tuning
 from advisor.question.lengths import at_batches, check_lengths, of_trace, sequence_of, settled
 from advisor.question.recipe import resolved
 from advisor.question.record import Question, TraceAt, other_batch
@@ -101,6 +101,8 @@ def question_from_source(
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = started.workload()
     at_lengths, longest = at_lengths_of(workload, source, options), None
+    if differs_under_fsdp(options):
+        workload, at_lengths = _with_fsdp(workload, at_lengths, source=source, options=options, batch=batch)
     if at_lengths is not None:
         longest = sequence_of(workload)
         workload = at_lengths(batch or workload.batch)
@@ -197,6 +199,18 @@ def at_lengths_of(first: Workload, source: str, options: Options) -> TraceAt | N
     """
     lengths = of_trace(options)
     return None if lengths is None else at_batches(first, options, lengths, partial(_traced_at, source, options))
+
+
+def _with_fsdp(
+    workload: Workload, at_lengths: TraceAt | None, *, source: str, options: Options, batch: int | None
+) -> tuple[Workload, TraceAt | None]:
+    """Return the workload, and the function that gives it at a batch of `--lengths`, with the step under FSDP."""
+    options = replace(options, sharding="zero3")
+    first = _traced(request_of(source, options, batch=batch))
+    workload, fsdp_at = replace(workload, under_fsdp=as_sharded(first, options)), _at_lengths(first, source, options)
+    if at_lengths is None or fsdp_at is None:
+        return workload, None
+    return workload, lambda size: replace(at_lengths(size), under_fsdp=as_sharded(fsdp_at(size), options))
 
 
 def _traced_at(source: str, options: Options, lengths: Sequence[int]) -> list[Workload]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from advisor.records.fine_tuning import FineTuning
 from advisor.records.generation import Generation
+from advisor.records.scale import Plan
 from advisor.records.script import Script
 
 SCHEMA_VERSION = 1
@@ -149,6 +150,7 @@ class Workload:
     - `script`: what a captured script sets for itself
     - `fine_tuning`: set for a model that is prepared for fine-tuning
     - `is_half`: the parameters were traced in 16 bits, so tensors in fp32 are those that the model's code makes
+    - `under_fsdp`: the same step as FSDP runs it under autocast, if that differs
     - `is_pretrained`: the source loads pretrained weights, which the trace left out
     """
 
@@ -176,6 +178,11 @@ class Workload:
     fine_tuning: FineTuning | None = None
     is_half: bool = False
     is_pretrained: bool = False
+    under_fsdp: "Workload | None" = None
+
+    def under(self, plan: Plan) -> "Workload":
+        """Return the step as this plan runs it."""
+        return self.under_fsdp if plan.sharding == "zero3" and self.under_fsdp is not None else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

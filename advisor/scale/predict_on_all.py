@@ -71,15 +71,14 @@ def predict_on_all(
         )
     places, precisions = runs_of(devices, options.precision, workload=workload)
     devices = [devices[place] for place in places]
-    predict_at = _predictor(
-        workload,
-        devices=devices,
-        precisions=precisions,
-        efficiencies=efficiencies,
-        options=options,
-        anchors=anchors,
-        kept=kept,
-    )
+    how: dict[str, Any] = {
+        "devices": devices,
+        "precisions": precisions,
+        "efficiencies": efficiencies,
+        "options": options,
+        "anchors": anchors,
+    }
+    predict_at = _predictor(workload, kept=kept, **how)
     asked, by_cost = spreading_of(options), job.objective in ("cost", "co2")
     per_step_s = start_up_s[places][:, np.newaxis] / np.ceil(job.samples / batches)
     is_alone = [runs_as_it_is(device, asked=asked) for device in devices]
@@ -100,6 +99,7 @@ def predict_on_all(
                 batches=batches,
                 predict_at=lambda sizes: predict_at(sizes, several),
                 asked=asked,
+                predict_under_fsdp=_under_fsdp(workload, several, **how),
             ),
         )
         spread = under_best_plans(
@@ -170,15 +170,15 @@ def predict_by_machines(
     """
     places, precisions = runs_of([device], options.precision, workload=workload)
     runs = [device for _ in places]
-    predict_at = _predictor(
-        workload,
-        devices=runs,
-        precisions=precisions,
-        efficiencies=efficiencies,
-        options=options,
-        anchors=anchors,
-        kept=KeptSteps(),
-    )
+    how: dict[str, Any] = {
+        "devices": runs,
+        "precisions": precisions,
+        "efficiencies": efficiencies,
+        "options": options,
+        "anchors": anchors,
+    }
+    predict_at = _predictor(workload, kept=KeptSteps(), **how)
+    predict_under_fsdp = _under_fsdp(workload, range(len(runs)), **how)
     asked = spreading_of(options)
     parts: list[tuple[Sequence[int], Predictions]] = []
     for count in machine_counts(has_network=device.network_bytes_per_s is not None, asked=asked):
@@ -189,6 +189,7 @@ def predict_by_machines(
                 batches=batches,
                 predict_at=lambda sizes: predict_at(sizes, range(len(runs))),
                 asked=replace(asked, machines=count),
+                predict_under_fsdp=predict_under_fsdp,
             )
         except IndivisibleBatchError:
             break
@@ -223,6 +224,14 @@ def _predictor(
         )
 
     return predict_at
+
+
+def _under_fsdp(workload: Workload, some: Sequence[int], **how: Any) -> Callable[[IndexArray], Predictions] | None:
+    """Return the function that predicts the step under FSDP on single devices, if that step differs."""
+    if workload.under_fsdp is None:
+        return None
+    predict_at = _predictor(workload.under_fsdp, kept=KeptSteps(), **how)
+    return lambda sizes: predict_at(sizes, some)
 
 
 def _runs_key(

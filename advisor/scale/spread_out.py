@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.predict.join import join_batches
 from advisor.predict.precision import Width, width_of
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind
@@ -23,8 +23,10 @@ PredictAt = Callable[[IndexArray], Predictions]
 """Predicts the step at these batch sizes on single devices."""
 _INITIAL = {
     "at": 0, "step_s": np.inf, "waiting_s": np.inf, "peak_memory_bytes": np.inf, "fits": False, "is_tight": False,
+    "whole_s": np.inf,
 }  # fmt: skip
-"""The figures of a step before any plan; `at` is the batch of one pass, as an index of the predicted batches."""
+"""The figures of a step before any plan: `at` is the batch of one pass, as an index of the predicted batches, and
+`whole_s` the time of the same step on one GPU."""
 
 _SCALING_LOG_SPREAD = 0.05
 """Standard deviation of the log of a step on several GPUs that comes from the scaling efficiency: 0.043 in 38 runs of
@@ -45,25 +47,31 @@ class IndivisibleBatchError(UsageError):
 class PlannedSteps:
     """The steps of all plans, of which limits and prices make one the best for each device and batch.
 
-    - `alone`: the passes on single devices, at the batches of all plans; the whole answer if there are no `plans`
+    - `alone`: the passes on single devices, at the batches of all plans, then those of the step under FSDP if that
+      differs; the whole answer if there are no `plans`
     - `offers`: for each plan and group of devices, by index, the figures of the step, (members, batches)
-    - `whole_s`: the time of the step on one GPU, (devices, batches)
     """
 
     alone: Predictions
     batches: IndexArray
     plans: tuple[Plan, ...] = ()
     offers: tuple[tuple[Plan, list[int], dict[str, Any]], ...] = ()
-    whole_s: FloatArray | None = None
 
 
 def planned_steps(
-    workload: Workload, *, devices: Sequence[Device], batches: IndexArray, predict_at: PredictAt, asked: Spreading
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    batches: IndexArray,
+    predict_at: PredictAt,
+    asked: Spreading,
+    predict_under_fsdp: PredictAt | None = None,
 ) -> PlannedSteps:
     """Predict the step at each global batch under all plans that were asked for.
 
-    If every device runs alone and nothing else was requested, there are no plans. Raises `UsageError` if no machine has
-    as many GPUs as requested, and `IndivisibleBatchError` if no batch can be divided as requested.
+    `predict_under_fsdp` predicts `workload.under_fsdp` if there is one. If every device runs alone and nothing else
+    was requested, there are no plans. Raises `UsageError` if no machine has as many GPUs as requested, and
+    `IndivisibleBatchError` if no batch can be divided as requested.
     """
     members_of = members_by_plan(workload, devices, asked)
     plans = sorted(members_of, key=_needs_code_changes)
@@ -86,26 +94,29 @@ def planned_steps(
     )
     of_one = pass_batches(batches, on_one)
     sizes = np.unique(np.concatenate([batches, of_one, *passes.values()])) if is_affine else np.array([workload.batch])
-    alone = predict_at(sizes)
+    alone, fsdp_at = predict_at(sizes), 0
+    if predict_under_fsdp is not None:
+        alone, fsdp_at = join_batches([alone, predict_under_fsdp(sizes)]), len(sizes)
     offers: list[tuple[Plan, list[int], dict[str, Any]]] = []
     fits_whole = np.zeros((len(devices), len(batches)), dtype=np.bool_)
-    offered_by = partial(_offered, workload, alone=alone)
+    at_one = np.searchsorted(sizes, of_one)
     if not is_affine:
         for (kind, width), group in _by_kind_and_width(workload, range(len(devices)), alone).items():
-            whole = offered_by(
-                on_one, group, kind=kind, width=width, at=np.searchsorted(sizes, of_one), is_divided=True
-            )
+            whole = _offered(workload, on_one, group, kind=kind, width=width, alone=alone, at=at_one, is_divided=True)
             fits_whole[group] = whole["fits"]
     for plan in plans:
-        at = np.searchsorted(sizes, passes[plan])
+        run = workload.under(plan)
+        offset = 0 if run is workload else fsdp_at
+        at = np.searchsorted(sizes, passes[plan]) + offset
         if not np.isin(passes[plan], sizes).all():
             continue
         is_divided = _divides(batches, plan)
         members = members_of[plan]
         if _needs_code_changes(plan):  # a model that fits on one GPU is never split
             members = [one for one in members if not fits_whole[one].all()]
-        for (kind, width), group in _by_kind_and_width(workload, members, alone).items():
-            offered = offered_by(plan, group, kind=kind, width=width, at=at, is_divided=is_divided)
+        for (kind, width), group in _by_kind_and_width(run, members, alone).items():
+            offered = _offered(run, plan, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided)
+            offered["whole_s"] = one_gpu_s(on_one, alone=alone, rows=group, at=at_one + offset)
             offers.append((plan, group, offered))
             if not _needs_code_changes(plan):
                 fits_whole[group] |= offered["fits"]
@@ -114,10 +125,7 @@ def planned_steps(
             f"how the step grows with the batch is not known, so its batch of {batches.max():,} cannot be divided",
             hint="leave --batch out: every GPU then takes the step's own batch",
         )
-    able = [row for row, precision in enumerate(alone.precisions[:, 0]) if precision is not None]
-    whole_s = np.full(fits_whole.shape, np.inf)
-    whole_s[able] = one_gpu_s(on_one, alone=alone, rows=able, at=np.searchsorted(sizes, of_one))
-    return PlannedSteps(alone=alone, batches=batches, plans=tuple(plans), offers=tuple(offers), whole_s=whole_s)
+    return PlannedSteps(alone=alone, batches=batches, plans=tuple(plans), offers=tuple(offers))
 
 
 def under_best_plans(
@@ -135,7 +143,7 @@ def under_best_plans(
     copies of the model, so the plan with the most is used of those with equal steps.
     """
     device_count = len(steps.alone.devices)
-    if steps.whole_s is None:
+    if not steps.plans:
         return steps.alone
     start_up_s = np.broadcast_to(start_up_s, (device_count, len(steps.batches)))
     best = BestPlans(steps.plans, device_count=device_count, batches=steps.batches, key_count=4, initial=_INITIAL)
@@ -154,7 +162,7 @@ def under_best_plans(
             ]
         )
         best.take(plan, group, rank=rank, figures=offered)
-    return _predictions(best, steps.alone, whole_s=steps.whole_s)
+    return _predictions(best, steps.alone)
 
 
 def _needs_code_changes(plan: Plan) -> bool:
@@ -212,11 +220,8 @@ def _offered(
     }
 
 
-def _predictions(best: BestPlans, alone: Predictions, *, whole_s: FloatArray) -> Predictions:
-    """Return the steps under the best plans, with the relative errors of the device, of scaling and of links.
-
-    `whole_s` is the time of the same step on one GPU, (devices, batches).
-    """
+def _predictions(best: BestPlans, alone: Predictions) -> Predictions:
+    """Return the steps under the best plans, with the relative errors of the device, of scaling and of links."""
     rows, figures = np.arange(len(alone.devices))[:, np.newaxis], best.figures
 
     def at(array: Any) -> Any:
@@ -252,6 +257,8 @@ def _predictions(best: BestPlans, alone: Predictions, *, whole_s: FloatArray) ->
         scaling=Scaling(
             plans=best.plans,
             plan=best.plan,
-            efficiency_ratio=np.divide(whole_s, step_s * gpu_count, out=np.ones_like(step_s), where=is_possible),
+            efficiency_ratio=np.divide(
+                figures["whole_s"], step_s * gpu_count, out=np.ones_like(step_s), where=is_possible
+            ),
         ),
     )

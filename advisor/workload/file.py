@@ -19,7 +19,7 @@ _DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_
 _APART = frozenset(
     {
         "rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "squared_taken", "generation", "script",
-        "fine_tuning", "is_half", "is_pretrained",
+        "fine_tuning", "is_half", "is_pretrained", "under_fsdp",
     }
 )  # fmt: skip
 """Fields that are written in a form of their own, or only where they say something."""
@@ -99,7 +99,7 @@ def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
             hint="create the workload again with `advise profile SOURCE -o workload.json`",
         )
     fields = {name: value for name, value in document.items() if name not in _DERIVED}
-    _reject_unknown(fields, Workload.__dataclass_fields__, where=where)
+    _reject_unknown(fields, [name for name in Workload.__dataclass_fields__ if name != "under_fsdp"], where=where)
     fields["rows"] = list(_rows(document.get("rows"), where=where))
     fields["unknown_ops"] = {}
     workload = read_as(Workload, fields, where=where, hint=HINT)

@@ -68,6 +68,32 @@ def test_the_state_of_a_paged_optimizer_crosses_the_link_instead_of_filling_the_
     assert found.inputs[-1].shape == (2000,)  # in and out
 
 
+@pytest.mark.parametrize(
+    ("asked", "differs"),
+    [
+        ({}, True),
+        ({"lengths": "100,200", "samples": 100}, True),
+        ({"gpus": 1}, False),
+        ({"sharding": "zero3"}, False),
+        ({"sharding": "zero2"}, False),
+        ({"precision": "bf16"}, False),
+    ],
+)
+def test_plans_with_fsdp_have_the_trace_of_fsdp_under_autocast(
+    tmp_path: Path, asked: dict[str, Any], differs: bool
+) -> None:
+    pytest.importorskip("transformers")
+    config = tmp_path / "tiny.json"
+    config.write_text(TINY)
+    options = Options(**({"finetune": "full", "precision": "amp-bf16", "no_local": True} | asked))
+    found = question_from_source(f"hf:{config}", options).workload.under_fsdp
+    assert (found is not None) == differs
+    if found is not None:
+        assert found.is_half
+        assert found.fine_tuning is not None
+        assert found.fine_tuning.fp32_shards
+
+
 def test_a_packed_job_has_as_many_sequences_as_its_tokens_fill(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     config = tmp_path / "tiny.json"

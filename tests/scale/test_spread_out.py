@@ -198,6 +198,31 @@ def test_sharding_is_chosen_unasked_where_it_is_faster_so_that_no_limit_makes_th
     assert found(within((asked_s["none"] + asked_s["zero1"]) / 2)).step_s[0, 0] == found().step_s[0, 0]
 
 
+def test_a_step_that_differs_under_fsdp_is_the_same_unasked_as_asked_for() -> None:
+    def twice_as_fast(sizes: IndexArray) -> Predictions:
+        alone = predictor([FOUR])(sizes)
+        return replace(alone, **{name: getattr(alone, name) / 2 for name in ("step_s", "step_low_s", "step_high_s")})
+
+    slow, fast, batches = workload(), _times(workload(), 0.5), np.array([16, 64])
+    both = planned_steps(
+        replace(slow, under_fsdp=fast),
+        devices=[FOUR],
+        batches=batches,
+        predict_at=predictor([FOUR]),
+        predict_under_fsdp=twice_as_fast,
+        asked=Spreading(gpus=4),
+    )
+    asked = Spreading(gpus=4, sharding="zero3")
+    alone = planned_steps(fast, devices=[FOUR], batches=batches, predict_at=twice_as_fast, asked=asked)
+    unasked, expected = under_best_plans(both), under_best_plans(alone)
+    assert plans(unasked, 0) == plans(expected, 0) == [Plan(data=4, sharding="zero3")] * 2
+    assert unasked.scaling is not None
+    assert expected.scaling is not None
+    assert unasked.scaling.efficiency_ratio.tolist() == expected.scaling.efficiency_ratio.tolist()
+    for name in ("batches", "step_s", "step_low_s", "step_high_s", "peak_memory_bytes"):
+        assert getattr(unasked, name).tolist() == getattr(expected, name).tolist()
+
+
 def test_nothing_is_sharded_where_that_saves_no_time() -> None:
     assert {plan.sharding for plan in plans(spread(FOUR, gpus=4), 0)} == {"none"}
 

@@ -134,7 +134,7 @@ def refused(document):
 
 _MAY_BE_MISSING = (
     "blocks", "taken", "squared_taken", "generation", "script", "fine_tuning", "is_half", "is_pretrained",
-    "unknown_ops",
+    "under_fsdp", "unknown_ops",
 )  # fmt: skip
 KEYS = [name for name in Workload.__dataclass_fields__ if name not in ("schema_version", "rows")]
 
