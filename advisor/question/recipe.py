@@ -7,7 +7,7 @@ from advisor.catalog.recipe import read_recipe
 from advisor.errors import UsageError
 from advisor.records.fine_tuning import Recipe
 from advisor.records.flag_values import flag_name, is_given, is_recipe
-from advisor.records.options import Options
+from advisor.records.options import GivenOptions, Options
 
 _MOST_NAMED = 8
 
@@ -28,7 +28,8 @@ def resolved(source: str, options: Options) -> tuple[str, Options, tuple[str, ..
         raise UsageError(
             f"{source}: the sizes of its model are not known", hint="add --model-config, its config.json or its id"
         )
-    given = {name for name in recipe.options if is_given(options, name)}
+    typed = options.given if isinstance(options, GivenOptions) else frozenset()
+    given = {name for name in recipe.options if name in typed or is_given(options, name)}
     own = {name: value for name, value in recipe.options.items() if name not in given}
     if recipe.batch is not None and not options.batch:
         passes = own.get("accumulate", options.accumulate)

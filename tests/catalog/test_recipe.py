@@ -9,7 +9,7 @@ from advisor.catalog.recipe import read_recipe
 from advisor.errors import ProfileError
 from advisor.question.recipe import resolved
 from advisor.records.fine_tuning import Recipe
-from advisor.records.options import Options
+from advisor.records.options import GivenOptions, Options
 
 AXOLOTL = """
 base_model: meta-llama/Llama-3.1-8B
@@ -129,5 +129,10 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert (options.lora_rank, options.sequence, options.epochs) == (8, 4096, 4)
     assert options.batch == "16"  # 2 sequences x 4 passes x 2 GPUs
     assert len(notes) == 2
+    defaults: dict[str, Any] = {"lora_rank": 16, "accumulate": 1, "optim": "adamw"}
+    _, options, notes = resolved(str(file), GivenOptions(**defaults, given=frozenset(defaults)))
+    assert (options.lora_rank, options.accumulate, options.optim) == (16, 1, "adamw")
+    assert options.batch == "2"
+    assert "--accumulate, --lora-rank, --optim" in notes[0]
     _, options, _ = resolved(str(file), Options())
     assert options.epochs is None  # nothing says how many samples an epoch has
