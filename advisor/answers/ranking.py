@@ -231,10 +231,11 @@ def _first_ahead(quotes: Sequence[Quote], best: Quote | None, condition: Callabl
 def _batch_warnings(workload: Workload, options: Options, batches: IndexArray) -> tuple[str, ...]:
     if workload.batch_is_affine:
         return ()
+    own = own_batch(workload, options)
     listed, where = ", ".join(map(str, batches)), "alone"
-    if options.batch.strip() in ("", "auto"):
+    if options.batch.strip() in ("", "auto", str(own)):
         listed = str(workload.batch)
-        where = "alone" if batches[0] == workload.batch else f"for each pass of each GPU, {batches[0]} in all"
+        where = "alone" if own == workload.batch else f"for each pass of each GPU, {own} in all"
     return (f"how the step grows with the batch is not known: predicted at batch {listed} {where}",)
 
 

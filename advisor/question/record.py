@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.store import Stored
 from advisor.errors import UsageError
+from advisor.records.flag_values import own_batch
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -49,7 +50,8 @@ class Question:
         Raises `UsageError` for a batch that it cannot have.
         """
         workload, options = self.workload, self.options
-        is_own = not workload.batch_is_affine and options.batch.strip() in ("", "auto")  # see `own_batch`
+        own = ("", "auto", str(own_batch(workload, options)))
+        is_own = not workload.batch_is_affine and options.batch.strip() in own
         if self.holds_at_any_batch or is_own or batch == workload.batch:
             return workload
         traced = self.trace_at(batch) if self.trace_at else workload

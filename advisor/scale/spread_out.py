@@ -120,7 +120,9 @@ def planned_steps(
             offers.append((plan, group, offered))
             if not _needs_code_changes(plan):
                 fits_whole[group] |= offered["fits"]
-    if not offers and not is_affine:
+    is_only_split = all(_needs_code_changes(plan) for plan, _, _ in offers)
+    is_needed = not fits_whole.any() and any(offered["fits"].any() for _, _, offered in offers)
+    if not is_affine and is_only_split and not is_needed:  # a model that one GPU holds is not split for its batch
         raise IndivisibleBatchError(
             f"how the step grows with the batch is not known, so its batch of {batches.max():,} cannot be divided",
             hint="leave --batch out: every GPU then takes the step's own batch",

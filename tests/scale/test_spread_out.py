@@ -13,7 +13,7 @@ from advisor.records.prediction import PARTS, FloatArray, IndexArray, Prediction
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.best_plans import Lateness, never_late
-from advisor.scale.spread_out import PredictAt, planned_steps, under_best_plans
+from advisor.scale.spread_out import IndivisibleBatchError, PredictAt, planned_steps, under_best_plans
 from tests.predict.toys import device
 from tests.scale.toys import workload
 
@@ -288,9 +288,19 @@ def test_a_step_known_at_its_own_batch_alone_runs_on_one_gpu() -> None:
     assert plans(spread(FOUR, of=stiff, batches=np.array([8])), 0) == [Plan()]
     with pytest.raises(UsageError, match="its batch of 8 cannot be divided"):
         spread(FOUR, of=stiff, batches=np.array([8]), gpus=4)
+    # States of 19.2 GB, of which 80 / 480 is on every GPU, leave 7.2 GB on each of four; 8 samples add 3.6 GB at most.
     large = _times(stiff, 1e7)
-    found = spread(replace(FOUR, memory_bytes=7.6e9), of=large, batches=np.array([8]), gpus=4)
+    found = spread(replace(FOUR, memory_bytes=12e9), of=large, batches=np.array([8]), gpus=4)
+    assert found.fits.all()
     assert {plan.tensor for plan in plans(found, 0)} == {4}
+
+
+def test_a_model_that_some_gpu_holds_is_not_split_because_its_batch_cannot_be_divided() -> None:
+    stiff = _times(replace(workload(), batch_is_affine=False), 1e7)
+    roomy, small, tiny = (replace(FOUR, memory_bytes=memory_bytes) for memory_bytes in (100e9, 7.6e9, 1e9))
+    for devices in ([roomy, small], [tiny]):  # too large even for four
+        with pytest.raises(IndivisibleBatchError, match="its batch of 8 cannot be divided"):
+            spread(*devices, of=stiff, batches=np.array([8]), gpus=4)
 
 
 def test_each_gpu_may_take_the_only_batch_known() -> None:
