@@ -32,6 +32,37 @@ def test_the_largest_that_is_too_small_is_named_with_the_numbers_and_what_would_
     assert "8-bit optimizer" not in note  # 9.5 GB
 
 
+def test_what_may_or_may_not_fit_is_no_remedy() -> None:
+    # Checkpoints need 6.22 GiB, within the error of 6.2 GiB; the ranking takes what fits by the estimate itself.
+    [note] = notes(device(memory_bytes=6.2 * 2**30))
+    assert "activation checkpointing" not in note
+
+
+def planned(plan: Plan, *, memory_bytes: float, batch: int) -> str:
+    """Say what would help a step of `net()` under the plan on machines of four GPUs."""
+    four = device(memory_bytes=memory_bytes, gpu_count=4, network_bytes_per_s=1e9)
+    alone = predict(net(), devices=[four], efficiencies=(efficiency(),), batches=np.array([batch]), precision="fp32")
+    scaling = Scaling(plans=(plan,), plan=np.zeros((1, 1), dtype=np.intp), efficiency_ratio=np.ones((1, 1)))
+    too_much = replace(alone, scaling=scaling, fits=np.zeros((1, 1), dtype=np.bool_))
+    [note] = memory_notes(lambda batch: net(), replace(too_much, peak_memory_bytes=np.array([[1.5 * memory_bytes]])))
+    return note
+
+
+def test_a_plan_over_several_gpus_has_the_remedies_of_each() -> None:
+    # Each of four holds 8 samples of 1 GB, or with checkpoints of 0.4 GB; each of eight holds 4. Beside them are a
+    # shard of 3 GB, the gathered 0.625 GB twice, and the context: 6.1 GB on each of eight.
+    note = planned(Plan(data=4, sharding="zero3"), memory_bytes=6.5 * GB, batch=32)
+    assert_says(note, "4 of them", "each", "gradient accumulation", "activation checkpointing", "--max-machines 2")
+    assert "sharding" not in note  # over four GPUs already
+
+
+def test_a_plan_on_one_gpu_has_its_remedies() -> None:
+    # 8 samples of 1 GB in a pass, or with checkpoints of 0.4 GB; 3 GB of states, 1 GB of gradients and the context.
+    note = planned(Plan(accumulate=2), memory_bytes=8 * GB, batch=16)
+    assert "each" not in note
+    assert "activation checkpointing" in note
+
+
 def test_nothing_is_said_where_all_fit() -> None:
     assert notes(device()) == ()
 
