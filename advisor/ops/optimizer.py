@@ -2,6 +2,9 @@
 
 from advisor.ops.registry import Call, Cost, Number, aten, formula, streaming
 
+PAGED = "paged_bytes_per_element"
+"""The attribute of an optimizer's row with the bytes of state that its step copies from and to the host's memory."""
+
 
 @formula("optimizer", family="optimizer")
 def _optimizer(call: Call) -> Cost:

@@ -154,6 +154,8 @@ class Kernels:
     """These four counts in each part of the step."""
     transfer_bytes: _Count
     """Bytes copied to the device."""
+    paged_bytes: _Count
+    """Bytes of the optimizer's state that a GPU copies from and to the host's memory in the optimizer's step."""
     parameter_bytes: Annotated[FloatArray, _Term("step's kernels")]
     """Bytes that all kernels read of parameters and of other data that stays in memory between passes. A weight counts
     each time it is read, so about twice in training."""

@@ -275,6 +275,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
         kernels,
         batch_count=len(counts.batches),
         transfer_bytes=counts.transfer_bytes,
+        paged_bytes=counts.paged_bytes,
         parameter_bytes=parameter_bytes,
         part_dispatches=part_dispatches,
         **{name: by_part.sum(axis=0) for name, by_part in dispatched.items()},

@@ -60,8 +60,9 @@ def step_times(
     `plain_efficiencies` are those in fp32, for the kernels of a TF32 step that run outside tensor cores.
 
     Kernels run one after another. A GPU computes while the host dispatches later operators and copies the next inputs
-    (pinned memory), so the step takes the longest of the three; only the first dispatch adds to the compute time. A CPU
-    dispatches and computes on the same cores, so dispatch overhead and compute time add up.
+    (pinned memory), so the step takes the longest of the three; the first dispatch and the copies of a paged
+    optimizer's state add to the compute time. A CPU dispatches and computes on the same cores, so dispatch overhead
+    and compute time add up.
 
     A time-sliced GPU is timed with the share that is sold; the lower end of its interval is that of the whole GPU.
 
@@ -86,16 +87,20 @@ def step_times(
     work_s = [(part * calls).sum(axis=1)[place] for part in (times.compute_s, times.memory_s, times.launch_s)]
     if kind == "gpu":
         copied_per_s = [device.host_to_device_bytes_per_s for device in devices]
-        transfer_s = np.outer([1 / rate if rate else 0.0 for rate in copied_per_s], kernels.transfer_bytes)
+        s_per_byte = [1 / rate if rate else 0.0 for rate in copied_per_s]
+        transfer_s, paging_s = (np.outer(s_per_byte, sizes) for sizes in (kernels.transfer_bytes, kernels.paged_bytes))
         first_s, least_s = first_dispatch_s(kernels, dispatch_s), np.maximum(dispatch_s, transfer_s)
         time_ratio = np.array([device.time_ratio for device in devices])[:, np.newaxis]
-        step_s = np.maximum(device_s + first_s, least_s)
-        alone_s = np.maximum(device_s * time_ratio + first_s, least_s)
+        waiting_s = first_s + paging_s
+        step_s = np.maximum(device_s + waiting_s, least_s)
+        alone_s = np.maximum(device_s * time_ratio + waiting_s, least_s)
         resources_s[:2] = parts_s, part_dispatch_s
+        resources_s[0, PARTS.index("optimizer")] += paging_s  # whose kernels wait for their state
         resources_s[::2, PARTS.index("forward")] += first_s, transfer_s  # every pass waits for both
         bound = np.argmax(work_s, axis=0)
         bound = np.where(step_s == dispatch_s, BOUNDS.index("dispatch"), bound)
-        bound = np.where(step_s == transfer_s, BOUNDS.index("transfer"), bound)
+        is_copying = (step_s == transfer_s) | (paging_s > np.max(work_s, axis=0))
+        bound = np.where(is_copying, BOUNDS.index("transfer"), bound)
     else:
         step_s = alone_s = device_s + dispatch_s
         resources_s[0] = parts_s + part_dispatch_s

@@ -11,7 +11,8 @@ import numpy as np
 from advisor.errors import ROW_ERRORS, DocumentError, row_problem
 from advisor.ops.conv import weight_of
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
-from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
+from advisor.ops.optimizer import PAGED
+from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of, number_of
 from advisor.predict.composite_kernels import CASTS
 from advisor.predict.precision import (
     AUTOCASTS,
@@ -72,6 +73,8 @@ class RowCounts:
     """The rows that move bytes; a view does not."""
     transfer_bytes: FloatArray
     """Bytes that the step copies to the device."""
+    paged_bytes: FloatArray
+    """Bytes of the optimizer's state that it copies from and to the host's memory."""
     batches: FloatArray
     compile: CompileMode
     pass_count: int = 1
@@ -87,9 +90,15 @@ def count_rows(
         for index, row in enumerate(workload.rows)
         if row.family != "view"
     )
+    paged_bytes = sum(
+        row.count * number_of(row.attributes, "element_count") * number_of(row.attributes, PAGED)
+        for row in workload.rows
+        if PAGED in row.attributes
+    )
     return RowCounts(
         rows=tuple(work for work in rows if work is not None),
         transfer_bytes=_operands_bytes(workload.inputs, batches=batches, dtype_of=lambda operand: operand.dtype),
+        paged_bytes=np.full_like(batches, paged_bytes),
         batches=batches,
         compile=compile_mode,
         pass_count=1 if workload.generation is None else 1 + workload.generation.decode_passes,

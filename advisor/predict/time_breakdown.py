@@ -32,6 +32,7 @@ from advisor.records.scale import Plan
 from advisor.records.workload import Row, Workload
 
 INPUTS = "(inputs)"
+PAGING = "(paged state)"
 """The group of the copies to the device, if they limit the step."""
 LOADING = "(loading)"
 """The group of data loading: on a GPU the time it waits for data, on a CPU the time loading takes on its cores."""
@@ -109,6 +110,7 @@ def explain_step(
         figures=figures,
         unit_flops=unit_flops,
         transfer_bytes=transfer_bytes,
+        paged_bytes=float(counts.paged_bytes[0]),
         device=device,
         predicted=predicted,
     )
@@ -120,6 +122,7 @@ def explain_step(
         host_cpu=device.host_cpu,
         memory_bytes_per_s=device.memory_bytes_per_s,
         transfer_s=transfer_bytes / rate if rate else 0.0,
+        paging_s=parts.paging_s,
         total=parts.total(),
         families=parts.groups("family"),
         modules=parts.groups("module"),
@@ -247,6 +250,7 @@ class _Parts:
     """As `_row_figures` returns them, like `unit_flops`."""
     unit_flops: FloatArray
     transfer_bytes: float
+    paged_bytes: float
     device: Device
     predicted: PredictedStep
 
@@ -260,11 +264,14 @@ class _Parts:
         groups = [self._of_rows(name, indices) for name, indices in members.items()]
         if self.predicted.exchange_s:
             groups.append(self._group(EXCHANGE, [], time_s=self.predicted.exchange_s, bound="communication"))
+        if self.paging_s:
+            paging = self._group(PAGING, [], time_s=self.paging_s, bound="transfer")
+            groups.append(replace(paging, moved_bytes=self.paged_bytes, flops_per_byte=0.0))
         if self.device.kind == "cpu" and self.predicted.loading_s:
             groups.append(self._group(LOADING, [], time_s=self.predicted.loading_s, bound="loader"))
         elif self.predicted.bound == "loader":
             groups.append(self._group(LOADING, [], time_s=self._waiting_s(), bound="loader"))
-        elif self.predicted.bound == "transfer":
+        elif self.predicted.bound == "transfer" and not self.paging_s:
             groups.append(self._inputs())
         elif self.predicted.bound != "dispatch" and self.device.kind == "gpu" and self.figures["dispatch_s"].any():
             groups.append(self._group(FIRST, [], time_s=self._waiting_s(), bound="dispatch"))
@@ -297,7 +304,13 @@ class _Parts:
 
     def _waiting_s(self) -> float:
         """Return the idle time of the GPU in a step."""
-        return self.predicted.step_s.mid - float(self.figures["kernels_s"].sum())
+        return self.predicted.step_s.mid - self.paging_s - float(self.figures["kernels_s"].sum())
+
+    @property
+    def paging_s(self) -> float:
+        """Return the time in which a GPU copies its optimizer's state from and to the host's memory."""
+        rate = self.device.host_to_device_bytes_per_s
+        return self.paged_bytes / rate if rate and self.device.kind == "gpu" else 0.0
 
     def _group(self, name: str, indices: Sequence[int], *, time_s: float, bound: Bound) -> ExplainedGroup:
         sums = {name: float(self.figures[name][list(indices)].sum()) for name in _SUMMED}

@@ -3,10 +3,12 @@
 from dataclasses import astuple, fields, replace
 
 from advisor.errors import UsageError
+from advisor.ops.optimizer import PAGED
+from advisor.predict.step_memory import attribute
 from advisor.question.early_trace import gathers_half
 from advisor.records.flag_values import flag_name, is_given, is_workload_file
 from advisor.records.options import Options
-from advisor.records.workload import Operand, StoredBytes, Workload
+from advisor.records.workload import Row, StoredBytes, Workload
 from advisor.workload.sources import kind_of
 
 _TUNING_FIELDS = tuple(field.name for field in fields(Options) if field.metadata.get("is_of_fine_tuning"))
@@ -96,16 +98,23 @@ def with_fp32_shards(workload: Workload, *, precision: str, sharding: str) -> Wo
 
 
 def _paged(workload: Workload) -> Workload:
-    """Return the workload with its optimizer's state in host memory, from and to which each step copies it.
+    """Return the workload with its optimizer's state in host memory, from and to which each optimizer's step copies it.
 
-    bitsandbytes pages the state through unified memory; a GPU with room keeps it, so this is the slowest case.
+    bitsandbytes pages the state through unified memory inside `step()` (`Optimizer8bit.step`: `prefetch_state`, at its
+    end `torch.cuda.synchronize`); a GPU with room keeps it, so this is the slowest case.
     """
     state_bytes = max(sum(start for start, _ in astuple(line.optimizer_state)) for line in workload.memory)
-    if not state_bytes:
+    updates = [row for row in workload.rows if row.op == "optimizer"]
+    element_count = sum(row.count * attribute(row, "element_count") for row in updates)
+    if not state_bytes or not element_count:
         return workload
+
+    def paged(row: Row) -> Row:
+        return replace(row, attributes={**row.attributes, PAGED: 2 * state_bytes / element_count})  # in and out
+
     return replace(
         workload,
         memory=tuple(replace(line, optimizer_state=StoredBytes()) for line in workload.memory),
-        inputs=(*workload.inputs, Operand(shape=(2 * round(state_bytes),), dtype="uint8")),
+        rows=tuple(paged(row) if row in updates else row for row in workload.rows),
         assumptions=(*workload.assumptions, "the optimizer's state is paged in from host memory and back in each step"),
     )

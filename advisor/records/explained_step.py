@@ -122,6 +122,7 @@ class ExplainedStep(PredictedStep):
     - `name`: provider and instance of the offer, or the device as the user named it
     - `memory_bytes_per_s`: bandwidth from the datasheet
     - `transfer_s`: time to copy the inputs to the device
+    - `paging_s`: time in which a GPU's optimizer copies its state from and to the host's memory
     - `host_cpu`: the CPU whose clock sets the dispatch time of a GPU; None for a CPU, or if not known (4 GHz assumed)
     - `job_usd`: cost of the job on the offer; None for a device without an offer
     - `changes`: the three single changes that save most
@@ -139,6 +140,7 @@ class ExplainedStep(PredictedStep):
     phases: tuple[ExplainedGroup, ...]
     sequential: tuple[SequentialChain, ...]
     unfused: tuple[UnfusedAttention, ...] = ()
+    paging_s: float = 0.0
     host_cpu: str | None = None
     job_usd: Interval | None = None
     changes: tuple[Change, ...] = ()

@@ -57,6 +57,8 @@ _PACES: Mapping[str, str] = {
     "cores.",
     "gpu": "the kernels take {kernels}, which hides their dispatch by the host ({dispatch}) and the copies of the "
     "inputs ({transfer}).",
+    "paging": "the kernels take {kernels}, which hides their dispatch by the host ({dispatch}) and the copies of the "
+    "inputs ({transfer}); the copies of the optimizer's state from and to the host take {paging} more.",
     "loader": "loading a batch takes the host {loading}, and the GPU waits: its kernels take {kernels}, their dispatch "
     "by the host {dispatch} and the copies of the inputs {transfer}.",
     "dispatch": "the host takes {dispatch} to dispatch the operators, and the GPU waits: its kernels take {kernels} "
@@ -228,11 +230,12 @@ def _pace(step: ExplainedStep) -> str:
     elif step.device.kind == "cpu":
         pace = _PACES["cpu, loading" if step.loading_s else "cpu"]
     else:
-        pace = _PACES.get(step.bound, _PACES["gpu"])
+        pace = _PACES["paging"] if step.paging_s else _PACES.get(step.bound, _PACES["gpu"])
     return pace.format(
         kernels=units.format_duration(step.total.kernels_s),
         dispatch=units.format_duration(step.total.dispatch_s),
         transfer=units.format_duration(step.transfer_s),
+        paging=units.format_duration(step.paging_s),
         loading=units.format_duration(step.loading_s),
         exchange=units.format_duration(step.exchange_s),
     )

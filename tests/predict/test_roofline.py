@@ -167,6 +167,15 @@ def test_a_copy_to_the_gpu_counts_where_it_is_the_longest() -> None:
     assert mid_s(toy) == pytest.approx(3.0)  # 10 GB/s
 
 
+def test_a_paged_state_is_copied_while_the_kernels_of_the_optimizer_wait() -> None:
+    # 1 s of kernels, then 3 s of copies at 10 GB/s; a CPU has its state where it computes.
+    toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], paged_bytes=np.array([3e10]), transfer_bytes=np.array([3e10]))
+    assert mid_s(toy) == pytest.approx(4.0)
+    found = step_times(toy, kind="gpu", devices=[device()], efficiencies=[efficiency()])
+    assert found.part_ratio[0, PARTS.index("optimizer"), 0, 0] * 4.0 == pytest.approx(3.0)
+    assert mid_s(toy, kind="cpu", fit=efficiency(kind="cpu")) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("bound", "changes"),
     [
@@ -175,6 +184,7 @@ def test_a_copy_to_the_gpu_counts_where_it_is_the_longest() -> None:
         ("launch", {"launches": np.array([[200.0]])}),
         ("dispatch", {"dispatches": np.array([200.0])}),
         ("transfer", {"transfer_bytes": np.array([1e12])}),
+        ("transfer", {"paged_bytes": np.array([1e12])}),
     ],
 )
 def test_the_bound_names_what_takes_longest(bound: str, changes: dict[str, object]) -> None:

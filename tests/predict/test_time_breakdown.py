@@ -8,7 +8,7 @@ import pytest
 
 from advisor.predict.loader import loading_s, with_loader
 from advisor.predict.step_time import predict
-from advisor.predict.time_breakdown import INPUTS, LOADING, explain_step
+from advisor.predict.time_breakdown import INPUTS, LOADING, PAGING, explain_step
 from advisor.records.answer import BOUNDS, Interval
 from advisor.records.device import Device, Efficiency
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep
@@ -177,6 +177,18 @@ def test_where_dispatch_hides_behind_kernels_it_takes_no_time() -> None:
     step = explained(workload(product(), addition(count=9)), fit=efficiency(dispatch_s=0.1))
     assert by_name(step.families)["pointwise"].time_s == pytest.approx(0.108)
     assert step.total.dispatch_s == pytest.approx(1.0)
+
+
+def test_the_copies_of_a_paged_state_are_a_group() -> None:
+    attributes = {
+        "element_count": 1e8, "paged_bytes_per_element": 20.0, "flops_per_element": 0.0, "read_bytes_per_element": 0.0,
+        "write_bytes_per_element": 0.0, "state_bytes_per_element": 0.0, "calls_per_tensor": 1.0, "tensor_count": 1,
+    }  # fmt: skip
+    optimizer = row("optimizer", family="optimizer", phase="optimizer", attributes=attributes)
+    step = explained(workload(addition(), optimizer))
+    paging = by_name(step.families)[PAGING]  # 2e9 bytes at 10 GB/s
+    assert (paging.bound, paging.moved_bytes, step.paging_s) == ("transfer", 2e9, pytest.approx(0.2))
+    assert sum(group.time_s for group in step.families) == pytest.approx(step.step_s.mid)
 
 
 def test_where_copies_set_the_pace_the_wait_for_the_inputs_is_a_group() -> None:

@@ -14,6 +14,7 @@ from advisor.records.fine_tuning import FineTuning
 from advisor.records.options import Options
 from advisor.records.workload import MemoryLine, StoredBytes
 from tests.answers.test_tuning_validation import TINY
+from tests.predict.toys import row
 from tests.predict.toys import workload as toy
 
 
@@ -63,9 +64,12 @@ def test_the_state_of_a_paged_optimizer_crosses_the_link_instead_of_filling_the_
         phase="optimizer", parameters=nothing, buffers=nothing, gradients=nothing,
         optimizer_state=StoredBytes(other=(1000.0, 0.0)), activations=nothing, temporaries=nothing,
     )  # fmt: skip
-    found, _ = as_fine_tuned(replace(tuned(optimizer="paged-adamw-8bit"), memory=(line,)), Options())
+    optimizer = row("optimizer", family="optimizer", phase="optimizer", attributes={"element_count": 100.0})
+    step = replace(tuned(optimizer="paged-adamw-8bit"), memory=(line,), rows=(optimizer,))
+    found, _ = as_fine_tuned(step, Options())
     assert found.memory[0].optimizer_state == nothing
-    assert found.inputs[-1].shape == (2000,)  # in and out
+    assert found.inputs == step.inputs
+    assert found.rows[0].attributes["paged_bytes_per_element"] == 20.0  # 1000 bytes of 100 elements, in and out
 
 
 @pytest.mark.parametrize(
