@@ -20,7 +20,7 @@ from advisor.cost.crossing_curve import (
     samples_curve,
 )
 from advisor.cost.job import job_for
-from advisor.cost.selection import select_offers
+from advisor.cost.selection import offer_filter, select_offers
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
@@ -30,11 +30,16 @@ from advisor.question.record import Question
 from advisor.question.variations import Variation
 from advisor.records.answer import Job
 from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, DECADE_COUNT, BreakEven, Curve
+from advisor.records.device import DeviceKind
+from advisor.records.flag_values import flag_name
 from advisor.records.machine import LOCAL
+from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Workload
 from advisor.report.marks import KIND_NAMES
 
+_FILTERS = (*CHOOSE_AN_OFFER, "instance", "arch", "gpus")
+_DEFAULTS = Options()
 _POINTS_PER_DECADE = 4
 _DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1).tolist()]
 """The numbers of requests per day and of samples at which the curves are drawn."""
@@ -87,7 +92,7 @@ class _Market:
 
     def __init__(self, question: Question, *, job: Job) -> None:
         options, catalog = question.options, question.catalog
-        self.options, self.job = options, job
+        self.options, self.job, self._offers = options, job, catalog.offers
         self._selection = select_offers(
             catalog.offers, options=options, price_kind=job.price, errors=catalog.price_errors
         )
@@ -100,11 +105,22 @@ class _Market:
         may_win = self._selection.offers[: self._selection.may_win_count]
         for kind, name in KIND_NAMES.items():
             if not any(("cpu" if offer.gpu is None else "gpu") == kind for offer in may_win):
-                flags = [f"--{flag}" for flag in CHOOSE_AN_OFFER if getattr(self.options, flag)]
+                flags = " and ".join(map(flag_name, self._excluding(kind)))
                 raise NothingFitsError(
-                    f"no {name} is left to compare with{' after ' if flags else ''}{' and '.join(flags)}",
+                    f"no {name} is left to compare with{' after ' if flags else ''}{flags}",
                     hint="let both kinds of device in; `advise rank` ranks one alone",
                 )
+
+    def _excluding(self, kind: DeviceKind) -> Sequence[str]:
+        """Return the flags each of which alone leaves this kind of device out; all that are given if none does."""
+        given = [name for name in _FILTERS if getattr(self.options, name)]
+        offers = [offer for offer in self._offers if ("cpu" if offer.gpu is None else "gpu") == kind]
+
+        def lets_in(name: str) -> bool:
+            why_excluded = offer_filter(replace(self.options, **{name: getattr(_DEFAULTS, name)}))
+            return any(why_excluded(offer) is None for offer in offers)
+
+        return list(filter(lets_in, given)) or given
 
     def predict(self, question: Question, batches: IndexArray) -> Predictions:
         """Predict one step on every device at these batch sizes."""

@@ -221,6 +221,18 @@ def test_both_kinds_must_be_left_to_choose_from(kind: str, missing: str) -> None
         found(options=Options(device=(kind,)))
 
 
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        (Options(gpus=1, provider=("acme",)), "--gpus"),  # acme has CPUs
+        (Options(gpus=1, device=("gpu",), provider=("acme",)), "--provider and --device and --gpus"),
+    ],
+)
+def test_the_flags_that_leave_a_kind_out_are_named(options: Options, flags: str) -> None:
+    with pytest.raises(NothingFitsError, match=f"no CPU is left to compare with after {flags}$"):
+        found(options=options)
+
+
 def test_the_machine_at_hand_is_not_rented() -> None:
     with pytest.raises(UsageError, match="--device local"):
         found(options=Options(device=("local",)))
