@@ -51,6 +51,10 @@ _FIRST_STEP_BYTES = (4e6, 36e6)
 _HEAP_SPREAD_RATIO = 0.17
 """Error of the predicted heap relative to the tensors, in 90 % of the steps in
 tests/data/measured/own/memory_check.csv."""
+_FOREACH_OPTIMIZERS = (
+    "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
+)  # fmt: skip
+"""Those of torch.optim that update all parameters at once on CUDA by default (torch.optim, "Algorithms")."""
 _OF_DRAFTS = "assumed: --draft-cost times the weights and the KV cache"
 _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     "gpu": {
@@ -133,11 +137,8 @@ def step_memory(
     beside: dict[MemoryPart, FloatArray] = {"half copies": np.full(len(batches), copies_bytes)}
     if kind == "cpu":
         beside["activations"] = rows.dropout_scores_bytes(batches)
-    foreach_bytes = _foreach_bytes(workload) if kind == "gpu" else 0.0
-    moments = [
-        _moment(line, beside=beside, foreach_bytes=foreach_bytes, batches=batches, width=width)
-        for line in workload.memory
-    ]
+    lists = _foreach_lists(workload) if kind == "gpu" else None
+    moments = [_moment(line, beside=beside, lists=lists, batches=batches, width=width) for line in workload.memory]
     totals = np.array([np.sum(list(moment.values()), axis=0) for moment in moments])
     worst: IndexArray = totals.argmax(axis=0)
     places = np.arange(len(batches))
@@ -179,7 +180,7 @@ def _moment(
     line: MemoryLine,
     *,
     beside: Mapping[MemoryPart, FloatArray],
-    foreach_bytes: float,
+    lists: "_ForeachLists | None",
     batches: FloatArray,
     width: Width,
 ) -> dict[MemoryPart, FloatArray]:
@@ -187,7 +188,8 @@ def _moment(
     traced = _all_stored_bytes([getattr(line, name) for name in _TRACED.values()], batches=batches, width=width)
     live: dict[MemoryPart, FloatArray] = dict(zip(_TRACED, traced, strict=True))
     if line.phase == "optimizer":
-        live["temporaries"] = np.maximum(live["temporaries"], foreach_bytes)
+        if lists is not None:
+            live["temporaries"] = lists.temporaries_bytes(live["temporaries"])
         return live | {"half copies": np.zeros(len(batches))}
     return live | {part: live.get(part, 0.0) + size_bytes for part, size_bytes in beside.items()}
 
@@ -286,14 +288,41 @@ def gathered(workload: Workload, *, width: Width, block_ratio: float = 1.0) -> S
     return StoredBytes(low=(ratio * (outside_bytes + two_blocks_bytes), 0.0))
 
 
-def _foreach_bytes(workload: Workload) -> float:
-    """Return the bytes of a foreach optimizer's intermediates on CUDA, which are as large as the parameters.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ForeachLists:
+    """The intermediates of optimizers that update all their parameters at once on CUDA.
 
-    torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". A fused optimizer has
-    none. Parameters with sparse gradients are always updated one by one, and have intermediates as large as these.
+    - `list_bytes`: of the largest list, which is as large as the parameters
+    - `tensor_bytes`: of a parameter, on average; a for-loop with intermediates holds more at its largest parameter
+    - `replace_loop`: no optimizer of the step runs a for-loop
     """
-    looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1 and not row.inputs]
-    return max(map(_updated_bytes, looped), default=0.0)
+
+    list_bytes: float
+    tensor_bytes: float
+    replace_loop: bool
+
+    def temporaries_bytes(self, loop_bytes: FloatArray) -> FloatArray:
+        """Return the temporaries of a step whose for-loops hold `loop_bytes`, (batches,)."""
+        listed_bytes = self.list_bytes if self.replace_loop else np.maximum(loop_bytes, self.list_bytes)
+        return np.where(loop_bytes < self.tensor_bytes, loop_bytes, listed_bytes)
+
+
+def _foreach_lists(workload: Workload) -> _ForeachLists | None:
+    """Return the lists of the step's foreach optimizers; None if it has no such optimizer.
+
+    torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". An optimizer whose
+    for-loop works in place, such as SGD with momentum, and a fused one have none. Parameters with sparse gradients are
+    always updated one by one.
+    """
+    rows = optimizer_rows(workload)
+    looped = [row for row in rows if attribute(row, "calls_per_tensor") > 1 and not row.inputs]
+    if not looped:
+        return None
+    return _ForeachLists(
+        list_bytes=max(map(_updated_bytes, looped)),
+        tensor_bytes=min(_updated_bytes(row) / max(1.0, attribute(row, "tensor_count")) for row in looped),
+        replace_loop=all(row in looped and row.attributes.get("name") in _FOREACH_OPTIMIZERS for row in rows),
+    )
 
 
 def _workspaces(rows: RowMemory, *, batches: FloatArray, kind: DeviceKind) -> SpreadBytes:

@@ -245,8 +245,8 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, width: Width
     part, ways = 1 / plan.data, plan.tensor
     held = _states(line, {name: part for name in _STATES if plan.sharding in _STAGES_OF[name]})
     if plan.sharding == "none":
-        gradients = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)
-        return replace(held, temporaries=added([line.temporaries, gradients]))
+        buckets = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)
+        return replace(held, gradients=added([line.gradients, buckets]))
     if plan.sharding == "zero3" and line.phase != "optimizer":
         whole = scaled(gathered(workload, width=width, block_ratio=1 / ways), 1 / plan.pipeline)
         return replace(held, parameters=added([held.parameters, whole]))

@@ -1,9 +1,11 @@
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from advisor.predict.precision import Width
 from advisor.predict.row_work import count_rows
@@ -140,12 +142,46 @@ def test_a_cpu_holds_the_system_and_torch() -> None:
     assert (found.low[0], found.high[0]) == (0.5e9, 1e9)
 
 
+def temporaries(*rows: Row, loop_bytes: float, kind: DeviceKind = "gpu") -> float:
+    line = memory_line(phase="optimizer", temporaries=StoredBytes(full=(loop_bytes, 0.0)))
+    return float(memory(workload(*rows, memory=(line,)), kind=kind).parts["temporaries"].mid[0])
+
+
 def test_on_cuda_optimizers_have_intermediates_of_all_parameters_at_once() -> None:
-    line = memory_line(phase="optimizer", temporaries=StoredBytes(full=(100.0, 0.0)))
-    looped, fused = optimizer_row(), optimizer_row(calls_per_tensor=1.0)
-    assert memory(workload(looped, memory=(line,))).parts["temporaries"].mid[0] == 4000
-    assert memory(workload(fused, memory=(line,))).parts["temporaries"].mid[0] == 100
-    assert memory(workload(looped, memory=(line,)), kind="cpu").parts["temporaries"].mid[0] == 100
+    # 4 parameters of 1000 bytes on average; the loop holds two intermediates of the largest, of 1250 bytes.
+    assert temporaries(optimizer_row(), loop_bytes=2500) == 4000
+    assert temporaries(optimizer_row(), loop_bytes=2500, kind="cpu") == 2500
+    assert temporaries(optimizer_row(calls_per_tensor=1.0), loop_bytes=100) == 100
+
+
+def test_on_cuda_one_list_takes_the_place_of_what_a_loop_holds() -> None:
+    # One parameter of 4000 bytes: the loop holds two intermediates at a time, the list is one. Muon has no list.
+    assert temporaries(optimizer_row(tensor_count=1), loop_bytes=8000) == 4000
+    assert temporaries(optimizer_row(tensor_count=1, name="Muon"), loop_bytes=8000) == 8000
+    assert temporaries(optimizer_row(tensor_count=1), optimizer_row(name="Muon"), loop_bytes=8000) == 8000
+
+
+def test_optimizers_that_work_in_place_have_no_intermediates_on_cuda() -> None:
+    # SGD with momentum makes 3 calls for each parameter, fused AdamW 2 for a single one: kernel and step count.
+    assert temporaries(optimizer_row(name="SGD", calls_per_tensor=3.0), loop_bytes=0) == 0
+    assert temporaries(optimizer_row(tensor_count=1, calls_per_tensor=2.0), loop_bytes=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "expected"),
+    [
+        (torch.optim.AdamW, 4 * 4096 * 4),
+        (partial(torch.optim.AdamW, fused=True), 0),
+        (partial(torch.optim.SGD, lr=0.1, momentum=0.9), 0),
+        (partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.1), 4 * 4096 * 4),
+    ],
+)
+def test_the_trace_tells_which_optimizer_has_a_list_on_cuda(optimizer: Any, expected: float) -> None:
+    # 4 weights of 64 x 64 in fp32. torch's foreach loops copy them once, for AdamW's root and for SGD's weight decay.
+    deep = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
+    toy = traced(deep, lambda batch: torch.zeros(batch, 64), mode="training", optimizer=optimizer)
+    step = replace(toy, memory=tuple(line for line in toy.memory if line.phase == "optimizer"))
+    assert memory(step).parts["temporaries"].mid[0] == expected
 
 
 def test_parameters_with_sparse_gradients_are_updated_one_by_one() -> None:

@@ -33,6 +33,17 @@ def test_ddp_keeps_its_buckets_beside_the_gradients() -> None:
     assert tensor_bytes(Plan(data=4)) == 480 + 480 + 960 + 480
 
 
+def test_ddp_keeps_its_buckets_beside_the_list_of_a_foreach_optimizer() -> None:
+    # 4 parameters of 120 bytes, of which a for-loop holds 240 at a time and the list all 480.
+    toy = workload()
+    [optimizer] = toy.rows
+    attributes = {**optimizer.attributes, "name": "AdamW", "tensor_count": 4, "calls_per_tensor": 9}
+    step = replace(toy.memory[1], temporaries=StoredBytes(full=(240.0, 0.0)))
+    toy = replace(toy, rows=(replace(optimizer, attributes=attributes),), memory=(step,))
+    parts = memory_of_one(toy, Plan(data=4), batches=np.array([2.0]), width="full").parts
+    assert (parts["gradients"].mid[0], parts["temporaries"].mid[0]) == (480 + 480, 480)
+
+
 def test_each_stage_of_zero_divides_one_thing_more() -> None:
     # 960 / 4 of state; then 480 / 4 of gradients, and now the moment before backward is the fullest:
     # 480 + 240 + 2 samples x 45.
