@@ -10,8 +10,9 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, stre
 
 
 def product_flops(a: Tensor, b: Tensor) -> Number:
-    """Return the FLOP of (..., m, k) x (..., k, n): 2 x elements of `a` x n."""
-    return 2 * a.numel * b.shape[-1]
+    """Return the FLOP of (..., m, k) x (..., k, n): 2 x elements of `a` x n; raise `ValueError` for a vector `b`."""
+    _, n = b.shape[-2:]
+    return 2 * a.numel * n
 
 
 def _dot_flops(call: Call) -> Number:

@@ -270,7 +270,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, layout: 
             launches=0.0 if is_inside else program.launches,
             cast_launches=0.0 if is_inside else cast_count,
         )
-        kernels += _row_kernels(run)
+        kernels += _row_kernels(row, run)
     return kernels_of(
         kernels,
         batch_count=len(counts.batches),
@@ -308,7 +308,8 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
     )
 
 
-def _row_kernels(run: _RowRun) -> list[dict[str, Any]]:
+@refusing_rows
+def _row_kernels(row: Row, run: _RowRun) -> list[dict[str, Any]]:
     """Return the terms of a row's kernels: one per matmul, each with its share of the row's FLOP and bytes.
 
     Its casts, and on a CPU the functions inside its matmuls, are kernels of their own.
@@ -319,7 +320,7 @@ def _row_kernels(run: _RowRun) -> list[dict[str, Any]]:
         kernel = _common_terms(run, product)
         add_own_terms(kernel, run, product)
         kernels.append(kernel)
-    if run.kind == "cpu" and run.row.family == "conv" and run.work.products:
+    if run.kind == "cpu" and row.family == "conv" and run.work.products:
         unfolding = unfolding_of(run.work.call)
         kernels = [one for kernel in kernels for one in _by_either_way(kernel, unfolding, run.program)]
     return [*kernels, *_kernels_beside(run)]
@@ -421,7 +422,7 @@ def _add_gpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
     if program.saves_half_rereads and run.layout == "nhwc" and width_of(run.precision) != "full":
         kernel["reread_bytes"] = run.share_of(run.read_twice_bytes, product)
     if is_half and not run.is_channels_last and "depthwise" not in kernel["family"]:
-        is_always = bool(work.products) and has_window(work.call)
+        is_always = row.family == "conv" and bool(work.products) and has_window(work.call)
         name = "always_transposed_bytes" if is_always else "transposed_bytes"
         kernel[name] = run.share_of(work.image_bytes, product)
     if product is None:

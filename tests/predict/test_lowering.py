@@ -315,6 +315,13 @@ def test_images_of_a_kernel_with_a_window_are_always_transposed_on_a_gpu() -> No
     assert not on_cpu.always_transposed_bytes.any()
 
 
+def test_a_product_with_a_vector_has_no_images() -> None:
+    of_vector = row(
+        "aten.matmul", (operand((0.0, 1.0), 8), operand(8)), (operand((0.0, 1.0)),), family="matmul"
+    )  # fmt: skip
+    assert not lowered(workload(of_vector), precision="amp-fp16").always_transposed_bytes.any()
+
+
 def test_images_that_come_channels_last_are_not_transposed() -> None:
     plain = conv_row()
     channels_last = replace(plain, attributes={**plain.attributes, CHANNELS_LAST: True})

@@ -225,6 +225,12 @@ def test_a_dtype_is_torchs(document):
     assert "rows.0 (aten.convolution).inputs.0.dtype: found 'float33'" in refused(document).message
 
 
+def test_a_matrix_has_two_dimensions(document):
+    index = document["rows"]["op"].index("aten.addmm")
+    document["rows"]["inputs"][index][2]["shape"] = [10]
+    assert f"rows.{index} (aten.addmm)" in refused(document).message
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, "1", None])
 def test_memory_is_made_of_numbers(document, number):
     document["memory"][0]["activations"]["full"][0] = number
