@@ -17,8 +17,8 @@ _DIGIT_GROUPS = re.compile(r"\d{1,3}(,\d{3})+|\d+(_\d+)+")
 _EXPONENT_OF = {"k": "e3", "m": "e6", "b": "e9", "t": "e12"}
 _LARGEST_COUNT = 10**15
 """Whole numbers up to here are exact as floats, and no job has more samples."""
-_LONGEST_S = 1e9
-"""30 years."""
+LONGEST_S = 1e9
+"""30 years, the longest time that a user may write."""
 _SHORTEST_S = 1e-12
 """One picosecond: no step, sample or token takes less."""
 LEAST_UTILIZATION, MOST_UTILIZATION = 0.01, 0.95
@@ -33,7 +33,7 @@ _DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 
 def parse_duration_s(text: str) -> float:
     """Parse "50ms", "90s", "24h", "1h30m" or a plain number of seconds; raise `UsageError` for anything else and 0."""
     seconds = _duration_s(text)
-    if seconds > _LONGEST_S:
+    if seconds > LONGEST_S:
         raise UsageError(f"{text!r:.40} is longer than 30 years", hint="write a shorter time")
     if seconds < _SHORTEST_S:
         raise UsageError(f"{text!r:.40} must be more than 0", hint="write for example 50ms or 24h")

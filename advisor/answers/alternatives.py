@@ -246,6 +246,8 @@ def _relaxed(question: Question, ask: _Ask, name: str) -> Iterator[_Change]:
         return
     for _ in range(_TRIES):
         text, number = _typed(name, amount, is_least=is_least)
+        if name in _TIMES and number > units.LONGEST_S:  # no flag takes it
+            return
         value = replace(given, seconds=number) if isinstance(given, TimeLimit) else number
         text = text if of == "mean" else f"{of}:{text}"
         if ask(_with(options, name, value)):
@@ -261,8 +263,8 @@ def _typed(name: str, amount: float, *, is_least: bool) -> tuple[str, float]:
         unit, in_unit = next((one for one in _TIME_UNITS if amount >= one[1]), _TIME_UNITS[-1])
     digit = 10.0 ** (math.floor(math.log10(amount / in_unit)) - 1)
     count = amount / in_unit / digit
-    text = f"{(math.floor(count + 1e-9) if is_least else math.ceil(count - 1e-9)) * digit:.10g}{unit}"
-    return text, units.parse_duration_s(text) if unit else float(text)
+    rounded = f"{(math.floor(count + 1e-9) if is_least else math.ceil(count - 1e-9)) * digit:.10g}"
+    return f"{rounded}{unit}", float(rounded) * in_unit
 
 
 def _of_tokens(name: str) -> Callable[[Quote], float]:

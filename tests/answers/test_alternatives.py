@@ -68,6 +68,13 @@ def test_a_latency_is_that_of_the_only_batch_that_is_known() -> None:
     assert flags(rank(question))["--max-latency 400ms"].quote.batch == 2
 
 
+def test_a_deadline_that_no_flag_takes_is_not_named() -> None:
+    # 1e12 samples in batches of 2 take 0.21 s each, 2.4 million days; --deadline takes at most 1e9 s.
+    found = answer(samples=10**12, deadline=3600.0, batch="2")
+    assert not any(flag.startswith("--deadline") for flag in flags(found))
+    assert of_kind(found, "fastest").quote.job_s.mid > 1e9
+
+
 def test_the_fastest_uses_all_machines_that_are_allowed() -> None:
     # Two steps of 512 samples: on one machine, which costs least, 0.4 + 5.12 s each, on two 0.4 + 2.56 s.
     market = catalog()
