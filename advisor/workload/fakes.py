@@ -70,7 +70,7 @@ def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
 
 
 def fake_inputs(mode: "FakeTensorMode", make_inputs: Callable[[int], Any], batch: int) -> Any:
-    """Return `make_inputs(batch)` as fake tensors, built as fakes if its code allows, else converted from real ones."""
+    """Return `make_inputs(batch)` as fake CPU tensors, built as fakes if its code allows, else converted."""
     try:
         with mode:
             made = make_inputs(batch)
@@ -79,15 +79,28 @@ def fake_inputs(mode: "FakeTensorMode", make_inputs: Callable[[int], Any], batch
         made = make_inputs(batch)
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor if getattr(tensor, "fake_mode", None) is mode else to_fake(mode, tensor.detach())
+        if getattr(tensor, "fake_mode", None) is not mode:
+            return to_fake(mode, tensor.detach())
+        if tensor.device.type != "meta":
+            return tensor
+        with mode:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
 
     return pytree.tree_map_only(torch.Tensor, fake, made)
 
 
 def real_inputs(make_inputs: Callable[[int], Any], batch: int) -> Any:
-    """Return `make_inputs(batch)`, with tensors made in inference mode cloned, because autograd cannot save those."""
-    made = make_inputs(batch)
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.clone() if tensor.is_inference() else tensor, made)
+    """Return `make_inputs(batch)`, with copies of tensors on the meta device and of tensors made in inference mode.
+
+    Autograd cannot save those made in inference mode.
+    """
+
+    def real(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_meta:
+            return to_clone(tensor)
+        return tensor.clone() if tensor.is_inference() else tensor
+
+    return pytree.tree_map_only(torch.Tensor, real, make_inputs(batch))
 
 
 @contextmanager

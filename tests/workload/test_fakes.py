@@ -19,6 +19,7 @@ from advisor.workload.fakes import (
     untouched,
     with_tensors,
 )
+from advisor.workload.inputs import resized
 from tests.workload.tracing import Calls, cnn, images, mlp, rows_of, traced, vectors
 
 WAYS = ["fake", "cpu_step", "raises"]
@@ -348,6 +349,27 @@ def test_a_meta_model_is_traced_without_its_weights():
     workload = traced(model, vectors, mode="training")
     assert workload.parameter_count == 9 * 10**6 + 10**12 + 10**6
     assert all(parameter.is_meta for parameter in model.parameters())
+
+
+def on_meta(batch):
+    return torch.zeros(batch, 3, 8, 8, device="meta")
+
+
+def cut_from_one_on_meta(batch):
+    return resized(on_meta(4), 4, batch)
+
+
+@pytest.mark.parametrize("make_inputs", [on_meta, cut_from_one_on_meta])
+@pytest.mark.parametrize("asks_for_values", [False, True])
+def test_inputs_on_the_meta_device_are_traced_like_those_on_the_cpu(make_inputs, asks_for_values):
+    def train_step(model, batch):
+        model(batch).mean().backward()
+        if asks_for_values:
+            assert batch.sum() > -1e9  # fake tensors cannot answer
+
+    meta, usual = (traced(cnn(), make, mode="training", train_step=train_step) for make in (make_inputs, images))
+    assert (meta.method, meta.batch_is_affine) == ("cpu_step" if asks_for_values else "fake", True)
+    assert (meta.rows, meta.inputs) == (usual.rows, usual.inputs)
 
 
 def test_errors_on_fake_tensors_are_not_logged_while_tracing_and_are_afterwards():
