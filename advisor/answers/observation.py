@@ -75,10 +75,11 @@ class Observed(Displayed):
     ) -> Recommendation:
         """Return what `advisor.recommend` does, based on the steps that were timed.
 
-        Model, inputs, optimizer, mode, layout and precision are those of the loop. `loss` and `train_step` tell how the
-        loss is computed, if it is not the mean of the outputs; they and `flags` are as `recommend` takes them. Without
-        `real_step`, a model that fails on fake tensors is not run on real ones either. Raises `AdvisorError`, for
-        example after too few steps, and what the model's own code raises.
+        Model, inputs, optimizer, mode, layout and `compile` are those of the loop, and so are precision and batch if
+        `flags` name no others. `loss` and `train_step` tell how the loss is computed, if it is not the mean of the
+        outputs; they and `flags` are as `recommend` takes them. Without `real_step`, a model that fails on fake tensors
+        is not run on real ones either. Raises `AdvisorError`, for example after too few steps, and what the model's own
+        code raises.
         """
         observer, timing = self._observer, self.timing
         run = observer.run
@@ -86,6 +87,12 @@ class Observed(Displayed):
             raise UsageError("the model was not called", hint="call it inside the `with`")
         seen = {"mode": observer.mode, "precision": run.precision, "layout": run.layout, "compile": run.compile}
         options = options_of({**seen, "loader_s_per_sample": self.loader_s_per_sample, **flags}, function="recommend")
+        for name in ("mode", "layout", "compile"):  # a prediction is corrected by steps that were timed like it
+            if getattr(options, name) != seen[name]:
+                raise UsageError(
+                    f"{name}: the steps of a loop in {seen[name]} were timed, not in {getattr(options, name)}",
+                    hint="advisor.recommend takes it, without the timed steps",
+                )
         if asks_for_tokens(options):
             raise UsageError(
                 "prompt_tokens: the steps of a loop were timed, not those of a served language model",

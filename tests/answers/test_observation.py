@@ -116,6 +116,18 @@ def test_what_was_seen_gives_way_to_what_is_asked_for() -> None:
     assert [step.batch for step in answer.measured] == [16]
 
 
+def test_timed_steps_say_nothing_of_steps_that_run_in_another_way() -> None:
+    model = TwoInputs()
+    with advisor.observe(model) as seen:
+        loop(model)
+
+    seen.recommend(samples=1000, no_calibrate=True, device="cpu", mode="training", layout="nchw", compile="eager")
+    for other in ({"mode": "inference"}, {"layout": "nhwc"}, {"compile": "compile"}):
+        (name,) = other
+        with pytest.raises(UsageError, match=f"^{name}: "):
+            seen.recommend(**other)
+
+
 @pytest.mark.parametrize(
     ("worker_count", "wait_s", "expected"),
     [
