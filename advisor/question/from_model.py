@@ -57,9 +57,10 @@ def question_from_model(
         return replace(question, trace_at=kept, trace_fused=None, trace_chunked=None)
     if options.lengths is not None:
         raise UsageError("lengths: example inputs have lengths of their own", hint="name the model's source instead")
-    from advisor.workload.sources.live import load_live
+    from advisor.workload.sources.live import check_given, load_live
     from advisor.workload.trace import trace_live
 
+    check_given({"loss": loss, "optimizer": optimizer, "train_step": train_step})
     catalog = catalog_of(options)
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step, mode=options.mode)
 

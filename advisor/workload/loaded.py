@@ -100,8 +100,13 @@ def trained_parameters(loaded: LoadedModel) -> list[nn.Parameter]:
 
 
 def optimizer_of(loaded: LoadedModel) -> torch.optim.Optimizer:
-    """Return the file's optimizer, or else AdamW, on the trained parameters."""
-    return (loaded.optimizer or torch.optim.AdamW)(trained_parameters(loaded))
+    """Return the file's optimizer, or else AdamW, on the trained parameters; raise `TraceError` if it is none."""
+    made = (loaded.optimizer or torch.optim.AdamW)(trained_parameters(loaded))
+    if not hasattr(made, "step"):
+        raise TraceError(
+            f"optimizer(parameters) returned a {type(made).__name__}, not an optimizer", hint="return the optimizer"
+        )
+    return made
 
 
 def loss_of(loaded: LoadedModel, output: Any, batch: Any) -> torch.Tensor:

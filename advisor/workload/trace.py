@@ -210,9 +210,9 @@ class _Tracer:
         if self._mode == "training" and loaded.train_step is None:
             if loaded.loss is None:
                 which = "the output's own" if steps[0].has_own_loss else "the mean of the float outputs"
-                assumptions.append(f"loss: {which}, because the file defines none")
+                assumptions.append(f"loss: {which}, because none is given")
             if loaded.optimizer is None:
-                assumptions.append("optimizer: AdamW, because the file defines none")
+                assumptions.append("optimizer: AdamW, because none is given")
         return merged_workload(
             model=loaded.model,
             name=loaded.name,

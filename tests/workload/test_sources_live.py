@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.errors import LoadError
+from advisor.errors import LoadError, UsageError
 from advisor.workload.cuda_redirect import cuda_redirected
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.sources.live import load_live
+from advisor.workload.sources.live import check_given, load_live
 from tests.says import assert_says
 
 MODEL = nn.Linear(3, 2)
@@ -113,3 +113,18 @@ def test_in_training_a_function_with_other_parameters_is_refused(
     assert accepted in caught.value.hint
     assert load_live(MODEL, INPUTS, mode="training", loss=0.5).loss is None
     assert load_live(MODEL, INPUTS, mode="inference", **functions).notes
+
+
+@pytest.mark.parametrize(
+    "given", [{"loss": 5}, {"optimizer": "adam"}, {"loss": lambda out: out.mean()}, {"train_step": MODEL.double}]
+)
+def test_what_the_caller_gives_for_a_step_is_refused_if_the_step_cannot_call_it(given: dict[str, Any]) -> None:
+    (role,) = given
+    with pytest.raises(UsageError, match=f"^{role}: ") as caught:
+        check_given(given)
+    assert f"{role}(" in caught.value.hint
+
+
+def test_the_caller_may_give_functions_classes_and_optimizers() -> None:
+    check_given({"loss": lambda output, batch: output.mean(), "optimizer": torch.optim.SGD, "train_step": None})
+    check_given({"optimizer": torch.optim.SGD(nn.Linear(1, 1).parameters())})

@@ -391,6 +391,11 @@ def test_a_loss_that_is_no_single_number_is_refused(loss, found):
         traced(nn.Linear(8, 8), vectors, mode="training", loss=loss)
 
 
+def test_a_function_that_returns_no_optimizer_is_refused():
+    with pytest.raises(TraceError, match=r"^optimizer\(parameters\) returned a NoneType"):
+        traced(nn.Linear(8, 8), vectors, mode="training", optimizer=lambda parameters: None)
+
+
 def test_a_list_of_as_many_tensors_as_samples_is_traced_at_the_batch_asked_for():
     model = Calls(lambda self, images: self.layer(images[0]), layer=nn.Linear(8, 8))
     workload = traced(model, lambda batch: ([torch.zeros(8) for _ in range(batch)],))

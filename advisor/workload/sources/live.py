@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from advisor.errors import LoadError
+from advisor.errors import LoadError, UsageError
 from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
@@ -72,6 +72,22 @@ def load_live(
         notes=(*notes, *plan.notes, *left_out, *not_followed),
         **used,
     )
+
+
+def check_given(functions: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for a loss, optimizer or train_step of the caller that no training step can call.
+
+    Unlike the names in a file, they cannot be meant for something else.
+    """
+    for role, function in functions.items():
+        is_optimizer = role == "optimizer" and isinstance(function, torch.optim.Optimizer)
+        if function is not None and not is_optimizer and not _takes(function, _ARGUMENTS[role]):
+            called = f"{role}({', '.join(_ARGUMENTS[role])})"
+            also = " or an optimizer of torch" if role == "optimizer" else ""
+            raise UsageError(
+                f"{role}: {function!r:.60} cannot be called as {called}",
+                hint=f"pass a function that is called as {called}{also}",
+            )
 
 
 def _plan(model: nn.Module, example_inputs: Any, specs: Sequence[InputSpec]) -> InputPlan:
