@@ -21,7 +21,7 @@ from advisor.records.timing import StepTiming
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import untouched, with_tensors
 from advisor.workload.lazy_modules import initialized
-from advisor.workload.loaded import LoadedModel, batch_value, loss_of, optimizer_of
+from advisor.workload.loaded import LoadedModel, batch_value, in_mode, loss_of, optimizer_of
 from advisor.workload.patching import switched
 from advisor.workload.torch_devices import (
     autocast,
@@ -95,7 +95,7 @@ def _placed(tensor: torch.Tensor, *, device: torch.device, dtype: torch.dtype | 
 
 def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.device) -> Callable[[], None]:
     """Return a function that runs one step of a model whose tensors are on the device, and returns when it is done."""
-    model = loaded.model.train(request.mode == "training")
+    model = in_mode(loaded.model, request.mode)
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
             module.flatten_parameters()  # cuDNN needs contiguous weights

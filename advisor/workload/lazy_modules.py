@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from advisor.errors import TraceError
 from advisor.records.workload import Mode
 from advisor.workload.fakes import fake_inputs, fake_mode, to_fake, untouched, with_tensors
-from advisor.workload.loaded import LoadedModel
+from advisor.workload.loaded import LoadedModel, in_mode
 from advisor.workload.patching import in_this_thread
 from advisor.workload.user_error import is_of_user
 
@@ -30,7 +30,7 @@ def initialized(loaded: LoadedModel, *, mode: Mode) -> LoadedModel:
     with untouched([]):  # the random generators
         try:
             model = deepcopy(loaded.model, copied)
-            _call(model.train(mode == "training"), loaded)
+            _call(in_mode(model, mode), loaded)
         except Exception as error:  # the user's code, which may need values
             if not is_of_user(error):
                 raise

@@ -1,5 +1,6 @@
 """Defines the loaded model that tracing takes, and chooses its trained parameters, optimizer and loss."""
 
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from advisor.errors import LoadError, TraceError
+from advisor.records.workload import Mode
 
 Inputs = tuple[tuple[Any, ...], Mapping[str, Any]]
 """Positional and keyword arguments of the model's forward."""
@@ -68,6 +70,27 @@ def is_compiled(model: nn.Module) -> bool:
     """Return True if torch.compile compiled the calls of `model`, and would compile hooks inside it too."""
     is_wrapped = hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
     return is_wrapped or hasattr(model, COMPILED)
+
+
+AS_EXPORTED = "exported program: dropout and batch norm as they were on export"
+
+
+def is_exported(module: nn.Module) -> bool:
+    """Return True if torch.export made the module, whose own `train` and `eval` raise."""
+    return isinstance(module, torch.fx.GraphModule) and "train" in vars(module)
+
+
+def keep_as_exported(model: nn.Module) -> None:
+    """Let `train` and `eval` do nothing in the parts of the model that torch.export made."""
+    for part in filter(is_exported, model.modules()):
+        for name in ("train", "eval"):
+            setattr(part, name, types.MethodType(lambda self, *_: self, part))
+
+
+def in_mode(model: nn.Module, mode: Mode) -> nn.Module:
+    """Switch the model to training or to evaluation and return it; exported parts stay as they are."""
+    keep_as_exported(model)
+    return model.train(mode == "training")
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -42,7 +42,16 @@ from advisor.workload.fakes import (
 )
 from advisor.workload.forked import can_fork, forked
 from advisor.workload.lazy_modules import initialized
-from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss, tensors_in
+from advisor.workload.loaded import (
+    Inputs,
+    LoadedModel,
+    batch_value,
+    in_mode,
+    loss_of,
+    optimizer_of,
+    own_loss,
+    tensors_in,
+)
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.real_step import SMALLER_STEP_HINT, real_step_note, running_for_real
 from advisor.workload.recorder import Moment, Recorder, Recording
@@ -192,7 +201,7 @@ class _Tracer:
             inputs = (
                 real_inputs(loaded.make_inputs, batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
             )
-            loaded.model.train(self._mode == "training")
+            in_mode(loaded.model, self._mode)
             has_own_loss = False
             with following_step(loaded.model, companions=self._companions, fake=fake, **self._how) as follower:
                 if self._mode == "training":

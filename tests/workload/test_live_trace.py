@@ -61,6 +61,21 @@ def test_a_scripted_model_keeps_its_modes_its_weights_and_its_buffers(mode):
     assert flops(workload) == flops(traced_live(net(), mode=mode))
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_an_exported_module_is_traced_as_it_was_exported(mode):
+    batch = torch.export.Dim("batch")
+    exported = torch.export.export(net().eval(), (vectors(4),), dynamic_shapes=({0: batch},)).module()
+    attributes = dict(vars(exported))
+
+    workload = traced_live(nn.Sequential(exported, nn.Linear(4, 4)), mode=mode)
+
+    assert workload.parameter_count == totals(traced_live(net(), mode=mode), batch=4).parameter_count + 4 * 4 + 4
+    assert vars(exported) == attributes
+    with pytest.raises(NotImplementedError):
+        exported.train()
+
+
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("built_inside", [False, True])
 @pytest.mark.parametrize("is_real", [False, True])

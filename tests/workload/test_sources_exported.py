@@ -6,8 +6,9 @@ from torch import nn
 
 from advisor.errors import LoadError
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.loaded import LoadedModel
+from advisor.workload.loaded import AS_EXPORTED, LoadedModel
 from advisor.workload.sources.exported import load
+from advisor.workload.sources.live import load_live
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -68,3 +69,8 @@ def test_what_torch_save_wrote_is_refused_before_torch_logs_a_traceback(
     with pytest.raises(LoadError, match=r"weights\.pt2 is not an exported program"):
         load_inference(str(file))
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_module_that_was_exported_says_so_too() -> None:
+    module = torch.export.export(nn.Linear(3, 2), (torch.zeros(4, 3),)).module()
+    assert load_live(module, torch.zeros(4, 3)).notes == (AS_EXPORTED,)

@@ -1,6 +1,5 @@
 """Loads `FILE.pt2`, a program saved by `torch.export.save`. Loading unpickles, so it can run any code."""
 
-import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from advisor.errors import LoadError
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import resized
-from advisor.workload.loaded import Inputs, LoadedModel
+from advisor.workload.loaded import AS_EXPORTED, Inputs, LoadedModel, keep_as_exported
 
 SOURCE = {
     "usage": "FILE.pt2",
@@ -60,7 +59,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         make_inputs=make_inputs,
         batch=batch,
         batch_is_fixed=batch_is_fixed,
-        notes=("exported program: dropout and batch norm as they were on export",),
+        notes=(AS_EXPORTED,),
     )
 
 
@@ -75,8 +74,7 @@ def _is_exported(reference: str) -> bool:
 def _module(program: ExportedProgram) -> nn.Module:
     """Return the program's module, with `train()` and `eval()` that do nothing instead of raising."""
     module = program.module()
-    for name in ("train", "eval"):
-        setattr(module, name, types.MethodType(lambda self, *_: self, module))
+    keep_as_exported(module)
     return module
 
 

@@ -12,7 +12,7 @@ from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
 from advisor.workload.lightning_module import is_lightning_class, lightning_train_step
-from advisor.workload.loaded import LoadedModel, is_compiled, trained, unwrapped
+from advisor.workload.loaded import AS_EXPORTED, LoadedModel, is_compiled, is_exported, trained, unwrapped
 
 _ARGUMENTS = {"loss": ("output", "batch"), "optimizer": ("parameters",), "train_step": ("model", "batch")}
 
@@ -64,12 +64,13 @@ def load_live(
         _check_parameters({role: functions[role] for role in ignored}, name=name or type(model).__name__)
     left_out = [f"`{role}` is not a function of ({', '.join(_ARGUMENTS[role])}): ignored" for role in ignored]
     not_followed = [_NOT_FOLLOWED] if compiled else []
+    exported = [AS_EXPORTED] if any(map(is_exported, model.modules())) else []
     return LoadedModel(
         name=name or type(model).__name__,
         model=model,
         make_inputs=plan.make,
         batch=plan.batch,
-        notes=(*notes, *plan.notes, *left_out, *not_followed),
+        notes=(*notes, *plan.notes, *left_out, *not_followed, *exported),
         **used,
     )
 
