@@ -23,7 +23,7 @@ from advisor.records.device_memory import FitAnswer, MemoryAnswer
 from advisor.records.explained_step import Explanation
 from advisor.records.flag_values import with_fields
 from advisor.records.machine import LOCAL
-from advisor.records.options import Options
+from advisor.records.options import NOT_IN_PYTHON, Options
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,7 +44,9 @@ def _public(keywords: type) -> Callable[[_Function], _Function]:
             try:
                 return function(*arguments, **named)
             except AdvisorError as error:
-                error.message, error.hint = with_fields(error.message), with_fields(error.hint)
+                error.message, error.hint = (
+                    with_fields(text, without=NOT_IN_PYTHON) for text in (error.message, error.hint)
+                )
                 error.args = (error.message,)
                 if error.hint:
                     error.add_note(error.hint)

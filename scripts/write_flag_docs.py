@@ -19,8 +19,8 @@ PRICES = TARGET.with_name("prices.md")
 HEADER = """# Flags
 
 Written by `scripts/write_flag_docs.py` from the commands' own definitions; do not edit. `recommend()` takes the flags
-of `advise rank` under the same names, with underscores, except `--run`, `--timeout`, `--emit`, `--idle-minutes`,
-`--port`, `--image`, `--details`, `--output` and `--help`.
+of `advise rank` under the same names, with underscores, except `--input` (it takes `example_inputs`), `--run`,
+`--timeout`, `--emit`, `--idle-minutes`, `--port`, `--image`, `--details`, `--output` and `--help`.
 `--provider`, `--region`, `--tier`, `--arch`, `--instance` and `--device` also take several values with commas between
 them.
 

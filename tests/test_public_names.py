@@ -3,9 +3,10 @@
 from importlib.util import find_spec
 
 import pytest
+import torch
 
 import advisor
-from advisor.errors import UsageError
+from advisor.errors import LoadError, UsageError
 from tests.model_files import TWO_LAYERS, Write
 
 
@@ -32,6 +33,13 @@ def test_errors_name_keywords_and_a_traceback_ends_with_the_hint(write: Write) -
     with pytest.raises(UsageError) as refused:
         advisor.recommend(write(TWO_LAYERS), device="h1000")
     assert refused.value.hint == "`advise devices --all` lists all that can be named"
+
+
+def test_a_flag_that_is_no_keyword_keeps_its_name_and_the_keyword_is_named() -> None:
+    with pytest.raises(LoadError) as refused:
+        advisor.recommend(torch.nn.Linear(3, 3))
+    assert "--input 3" in refused.value.hint
+    assert "example_inputs;" in refused.value.hint
 
 
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")

@@ -1,7 +1,7 @@
 """Reads what a user gives for a field of `Options`, in the same way on the command line, in Python and over HTTP."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field, fields
 from decimal import Decimal
 from functools import partial
@@ -40,12 +40,17 @@ def first_field(text: str) -> str:
     return field if field in ("", _ON) else f"options.{field}"
 
 
-def with_fields(text: str) -> str:
+def with_fields(text: str, *, without: Collection[str] = ()) -> str:
     """Return a message with flags named as fields, `max_usd` for `--max-usd`, and `recommend` for `advise rank`.
 
-    Other commands of `advise` stay as they are.
+    Other commands of `advise` stay as they are, and so do the flags of the fields in `without`.
     """
-    return _FLAGS.sub(lambda found: _FIELD_OF_FLAG.get(found.group(), found.group()), text)
+
+    def named(found: re.Match[str]) -> str:
+        field = _FIELD_OF_FLAG.get(found.group(), found.group())
+        return found.group() if field in without else field
+
+    return _FLAGS.sub(named, text)
 
 
 def value_type(annotation: Any) -> Any:

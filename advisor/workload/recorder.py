@@ -707,8 +707,8 @@ def _mean_shape(nested: torch.Tensor) -> list[int]:
     if nested.layout is torch.jagged:
         raise TraceError(
             "jagged tensors (torch.nested, layout=torch.jagged) cannot be traced",
-            hint="give the model padded tensors and the lengths of its sequences, as in `--input x=512x64 --lengths "
-            "180,512 --packing`",
+            hint="give the model padded tensors; for their lengths, name its source: `advise SOURCE --input x=512x64 "
+            "--lengths 180,512 --packing`",
         )
     sizes = nested._nested_tensor_size()
     return [len(sizes), *(round(size) for size in sizes.double().mean(dim=0).tolist())]

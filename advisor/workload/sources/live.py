@@ -99,8 +99,8 @@ def _plan(model: nn.Module, example_inputs: Any, specs: Sequence[InputSpec]) -> 
     signature = inspect.signature(model.forward)
     raise LoadError(
         f"the inputs of {type(model).__name__}.forward{signature} are unknown: there are no `example_inputs`",
-        hint=f"add `example_inputs(batch)` to the file, or pass, for example, {suggest_inputs(model)}; if "
-        "it is a script that runs its model, add --run",
+        hint=f"add `example_inputs(batch)` to the file, or pass inputs: for example {suggest_inputs(model)}, or in "
+        "Python example_inputs; if it is a script that runs its model, add --run",
     )
 
 
