@@ -170,8 +170,8 @@ def observe(model: "nn.Module", *, loader: "DataLoader[Any] | None" = None) -> I
     """Time the steps that the code inside the `with` takes with `model`; the result recommends from them.
 
     A training step lasts from the model's call to the end of its optimizer's step, an inference step as long as the
-    call. The model, its optimizer and the results stay as they are. With `loader`, the waits for its workers tell how
-    long a sample takes to load.
+    call, which must be under `torch.no_grad()` or `torch.inference_mode()`. The model, its optimizer and the results
+    stay as they are. With `loader`, the waits for its workers tell how long a sample takes to load.
     """
     from advisor.calibrate.observer import Observer
 

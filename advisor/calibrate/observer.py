@@ -110,6 +110,12 @@ class Observer:
         counts = Counter(step.batch for step in steps)
         batch, count = counts.most_common(1)[0] if counts else (0, 0)
         if count < _LEAST_COUNT or self.run is None:
+            if self.optimizer is None and self._open is not None:
+                raise UsageError(
+                    "the model was called with gradients enabled, and no optimizer of its parameters stepped",
+                    hint="call it under torch.no_grad() or torch.inference_mode() for inference; for training, let the "
+                    "optimizer step inside the `with`",
+                )
             most = f", {count} of one batch size after the first {WARM_UP_COUNT}" if len(counts) > 1 else ""
             raise UsageError(
                 f"only {len(self._steps)} steps of the model were observed{most}; {_LEAST_COUNT} of one batch size are "

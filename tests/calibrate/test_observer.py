@@ -224,6 +224,17 @@ def test_too_few_steps_say_how_many_are_needed(calls: int) -> None:
         observer.timing()
 
 
+def test_calls_with_gradients_and_no_optimizer_are_neither_training_nor_inference() -> None:
+    model = nn.Linear(3, 2).eval()
+    observer = Observer(model)
+    with observer.following():
+        for _ in range(8):
+            model(torch.zeros(4, 3))
+    with pytest.raises(UsageError, match="gradients enabled") as refused:
+        observer.timing()
+    assert "torch.no_grad()" in refused.value.hint
+
+
 def test_after_many_steps_no_more_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_COUNT", 6)
     model, _ = model_and_optimizer()
