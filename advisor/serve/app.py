@@ -78,7 +78,10 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
             return refusal(problem, headers=_RETRY)
         except TimeoutError:
             message = f"the answer took longer than {settings.time_limit_s:g} s, including the wait for a worker"
-            hint = "try again, or ask for fewer batch sizes"
+            hint = (
+                "a large max_machines, limits and many batch sizes take longest: leave some out, or start the service "
+                "with a longer --time-limit; try again if it was busy"
+            )
             return refusal(Problem(status=503, code="too-long", message=message, hint=hint), headers=_RETRY)
         except WorkerDiedError:
             message = "the worker process died while it handled this request"
