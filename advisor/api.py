@@ -80,8 +80,9 @@ def recommend(model: "nn.Module | str", example_inputs: Any = None, **keywords: 
     transformers is served, and with `finetune` one is fine-tuned, built from its config; inputs, loss, optimizer and
     step are then ignored. A source as `advise` takes it, such as "hf:Qwen/Qwen2.5-7B", may stand for the model, and
     brings its own.
-    Prints nothing and leaves the model unchanged and on its device. Raises `AdvisorError`, and what the model's own
-    code raises.
+    Prints nothing and leaves the model unchanged and on its device. While it is traced it holds fake tensors, so no
+    other thread may call it meanwhile: pass `copy.deepcopy(model).to("meta")` if one may. Raises `AdvisorError`, and
+    what the model's own code raises.
     """
     options = options_of(keywords, function="recommend", without=())
     return ranking.rank(_question(model, example_inputs, options, keywords))

@@ -137,7 +137,7 @@ def trace_live(
     """Trace one step in the caller's own process, and leave it unchanged.
 
     `real_step` is as `trace` takes it. One thread traces at a time; the others see torch unpatched, except that what
-    they compiled runs eagerly meanwhile.
+    they compiled runs eagerly meanwhile. They must not call this model, whose tensors are replaced until the end.
     """
     with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False), compiled_code_run_eagerly():
         return trace(loaded, mode=mode, batch=batch, attention=attention, real_step=real_step)
