@@ -20,7 +20,7 @@ from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_for, require_size, service_limit_notes
 from advisor.cost.leading import best_by_tier, best_of
-from advisor.cost.offer_terms import OfferTerms, latest_starts_s, most_machines_on, offer_terms
+from advisor.cost.offer_terms import latest_starts_s, most_machines_on, offer_terms
 from advisor.cost.payback import owned_notes
 from advisor.cost.power import grids_of
 from advisor.cost.rank_offers import cheapest_terms_on

@@ -206,8 +206,8 @@ def _with_fsdp(
 ) -> tuple[Workload, TraceAt | None]:
     """Return the workload, and the function that gives it at a batch of `--lengths`, with the step under FSDP."""
     options = replace(options, sharding="zero3")
-    first = _traced(request_of(source, options, batch=batch))
-    workload, fsdp_at = replace(workload, under_fsdp=as_sharded(first, options)), _at_lengths(first, source, options)
+    first = traced(request_of(source, options, batch=batch))
+    workload, fsdp_at = replace(workload, under_fsdp=as_sharded(first, options)), at_lengths_of(first, source, options)
     if at_lengths is None or fsdp_at is None:
         return workload, None
     return workload, lambda size: replace(at_lengths(size), under_fsdp=as_sharded(fsdp_at(size), options))

@@ -18,9 +18,7 @@ def local(identifier: str, device: Device | None, *, note: str = "") -> LocalDev
     return LocalDevice(id=identifier, name=identifier.upper(), thread_count=8, device=device, profile=None, note=note)
 
 
-def ranked(
-    *devices: LocalDevice, predictions: Predictions, offers: tuple[toys.Offer, ...] = (), **job: Any
-) -> Ranking:
+def ranked(*devices: LocalDevice, predictions: Predictions, offers: tuple[toys.Offer, ...] = (), **job: Any) -> Ranking:
     fleet = fleet_at_hand(toys.fleet(devices=()), devices)
     return rank(selection_at_hand(devices, offers=offers), fleet=fleet, predictions=predictions, job=toys.job(**job))
 
