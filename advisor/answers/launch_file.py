@@ -112,7 +112,8 @@ def task_file(
         image=image,
     )
     command = module.command(task)
-    doubts = [*_doubts(quote, captured, script_args=script_args), *packages.doubts]
+    several = () if is_service else _doubts_about_several(quote)
+    doubts = [*_doubts(quote, captured, script_args=script_args), *several, *packages.doubts]
     comments = [
         f"Written by advise on {today.isoformat()}: `{command} FILE` runs it.",
         *_prediction(quote, job),
@@ -141,6 +142,20 @@ def _doubts(quote: Quote, captured: Script | None, *, script_args: Sequence[str]
     if away:
         more = f" and {len(away) - _NAMED_PATHS:,} more" if len(away) > _NAMED_PATHS else ""
         yield f"the script reads outside this folder, which alone is copied: {', '.join(away[:_NAMED_PATHS])}{more}"
+
+
+def _doubts_about_several(quote: Quote) -> Iterator[str]:
+    """Yield what a script needs to use several GPUs together, and machines the network that was priced."""
+    if quote.gpus_used > 1:
+        yield (
+            f"`torchrun` starts {quote.gpus_used} processes: the script has to divide the work among them with "
+            "torch.distributed, or each does all of it"
+        )
+    if quote.instance_count > 1 and quote.provider == "aws":
+        yield (
+            "the network was priced at EFA's rate, which NCCL reaches through aws-ofi-nccl (AWS's images for deep "
+            "learning have it) and pods with the resource vpc.amazonaws.com/efa; otherwise it uses TCP"
+        )
 
 
 def task_text(task: LaunchTask, *, module: ModuleType, comments: Sequence[str]) -> str:

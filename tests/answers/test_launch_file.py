@@ -127,6 +127,9 @@ def test_a_step_on_several_machines_is_started_on_all_and_each_may_cost_its_part
     talk = task.text.replace("\n#  ", "")
     assert "aws 2x g5.48xlarge (8x A10G) in us-east-1" in talk
     assert_says(talk, "FSDP", "16 GPUs", "90 %")
+    _, of_processes, of_network = task.notes
+    assert_says(of_processes, "torchrun", "16", "torch.distributed")
+    assert_says(of_network, "EFA", "aws-ofi-nccl", "TCP")
 
 
 def test_the_folder_that_is_copied_is_seen_from_the_task_file(folder: Path) -> None:
