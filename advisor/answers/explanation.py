@@ -155,9 +155,9 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
         return _chosen_step(machine, question, job=job)
     if quote.plan is not None and not is_explained_whole(quote, question.workload.generation):
         batches = pass_batches(np.array([quote.batch], dtype=np.intp), quote.plan)
-        workload = question.at_batch(quote.batch)
-        question = replace(question, workload=workload, options=replace(options, lengths=None))  # however it is divided
-        return _step_at(predictions_on(machine, question, batches=batches), 0, options=options)
+        # A pass is a part of the batch, and is padded as the whole.
+        padded = replace(question, workload=question.at_batch(quote.batch), options=replace(options, lengths=None))
+        return _step_at(predictions_on(machine, padded, batches=batches), 0, options=options)
     step = PredictedStep(
         batch=quote.batch,
         precision=quote.precision,

@@ -127,8 +127,8 @@ def _limits(options: Options) -> JobLimits:
 def _weight_bytes(workload: Workload) -> float:
     """Return the size of the file of weights that the job reads; a training from scratch reads none.
 
-    A model to fine-tune is published in 16 bits, in which bitsandbytes reads what it quantizes. A served LLM has its
-    floats in 16 bits, any other model has them as traced.
+    A model to fine-tune is read as published, in 16 bits; bitsandbytes quantizes it while it loads. A served LLM has
+    its floats in 16 bits, any other model has them as traced.
     """
     tuning = workload.fine_tuning
     if tuning is not None:
@@ -143,8 +143,10 @@ def _weight_bytes(workload: Workload) -> float:
 
 
 def _trained_bytes(workload: Workload) -> float:
-    """Return the size of the trained weights: adapters in fp32, as PEFT keeps them, and so are shards of FSDP that are
-    gathered in 16 bits; others as traced.
+    """Return the size of the trained weights.
+
+    Adapters are in fp32, as PEFT keeps them, and so are FSDP's shards that are gathered in 16 bits. Other weights are
+    as traced.
     """
     if workload.mode != "training":
         return 0.0

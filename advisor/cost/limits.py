@@ -84,8 +84,8 @@ def price_limits(
 ) -> list[Limit]:
     """Return the quota and the limits on money that are set, for steps of `step_s`, (devices, batches).
 
-    `machines` work together, and `terms` are of one offer for each device. A service has none: its load decides how
-    many instances there are.
+    `machines` is the number that work together, and `terms` are those of one offer for each device. A service has no
+    such limits here, because its load decides how many instances there are.
     """
     if job.requests_per_day is not None:
         return []

@@ -54,7 +54,7 @@ tests/data/measured/own/memory_check.csv."""
 _FOREACH_OPTIMIZERS = (
     "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
 )  # fmt: skip
-"""Those of torch.optim that update all parameters at once on CUDA by default (torch.optim, "Algorithms")."""
+"""Optimizers whose default on CUDA is foreach, one update for all parameters (docs of torch.optim, "Algorithms")."""
 _OF_DRAFTS = "assumed: --draft-cost times the weights and the KV cache"
 _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     "gpu": {

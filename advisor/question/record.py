@@ -41,13 +41,13 @@ class Question:
 
     @property
     def holds_at_any_batch(self) -> bool:
-        """Return whether the workload holds at all batch sizes: affine in them, and without `--lengths`."""
+        """Return whether one trace applies to all batch sizes: it is affine in them, and there are no `--lengths`."""
         return self.workload.batch_is_affine and self.options.lengths is None
 
     def at_batch(self, batch: int) -> Workload:
-        """Return the step that a global batch runs, traced again where the workload does not hold.
+        """Return the step at a global batch size, traced again if the first trace does not apply to it.
 
-        Raises `UsageError` for a batch that it cannot have.
+        Raises `UsageError` for a batch size that the model cannot have.
         """
         workload, options = self.workload, self.options
         own = ("", "auto", str(own_batch(workload, options)))

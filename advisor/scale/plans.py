@@ -152,7 +152,7 @@ def too_few_gpus(asked: Spreading, *, most: int) -> UsageError:
     """Return the error for `--gpus` if no machine has more than `most`."""
     return UsageError(
         f"--gpus {asked.gpus}: no device that was asked for has more than {most} in one machine",
-        hint="lower --gpus, or widen --device and the other filters",
+        hint="lower --gpus, or let more devices in (--device, --provider and other filters)",
     )
 
 

@@ -29,11 +29,11 @@ _INITIAL = {
 `whole_s` the time of the same step on one GPU."""
 
 _SCALING_LOG_SPREAD = 0.05
-"""Standard deviation of the log of a step on several GPUs that comes from the scaling efficiency: 0.043 in 38 runs of
-ResNet-50 under DDP, 0.067 in 85 of MosaicML's on 8 GPUs with the device's own (docs/scale.md)."""
+"""Standard deviation of the log of the scaling efficiency on several GPUs: 0.043 in 38 runs of ResNet-50 with DDP. In
+85 runs of MosaicML on 8 GPUs the whole step had 0.067, which includes the device's error (docs/scale.md)."""
 _WAITING_LOG_SPREAD = 0.2
-"""That of the time that GPUs wait for each other: collectives above 16 MiB are off by 4 to 43 %, by 18 % in the mean,
-where their kind of GPU is left out (docs/scale.md)."""
+"""Standard deviation of the log of the time that GPUs wait for each other: collectives above 16 MiB are off by 4 to
+43 %, in the mean by 18 %, if their kind of GPU is left out of the fit (docs/scale.md)."""
 _SHARDING_MARGIN = 1.03
 """A sharded plan is used if it saves more than this: its calls on the host are not counted, and few change their code
 for less."""

@@ -52,9 +52,9 @@ class ScriptWatch:
 
     def __init__(self) -> None:
         self._autocasts: list[_Autocast] = []
-        """The entered ones, innermost last."""
+        """The autocast contexts that the step has entered, innermost last."""
         self._entered_before: list[_Autocast] = []
-        """Those entered before the step and not left."""
+        """The autocast contexts that were entered before the step and are still open."""
         self.on_left: Callable[[], None] = lambda: None
         """Called when the step leaves an autocast that was entered before it."""
         self._autocast: _Autocast | None = None

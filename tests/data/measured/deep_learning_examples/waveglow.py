@@ -81,7 +81,7 @@ def example_inputs(batch: int) -> tuple[Tensor, Tensor]:
 
 
 def loss(output: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """What the net returns."""
+    """Return the output: the net computes its own loss."""
     return output
 
 
