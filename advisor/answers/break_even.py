@@ -39,6 +39,7 @@ from advisor.records.workload import Workload
 from advisor.report.marks import KIND_NAMES
 
 _FILTERS = (*CHOOSE_AN_OFFER, "instance", "arch", "gpus")
+"""The options that may leave out all CPUs or all GPUs."""
 _DEFAULTS = Options()
 _POINTS_PER_DECADE = 4
 _DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1).tolist()]
@@ -104,7 +105,7 @@ class _Market:
         """Raise `NothingFitsError` if the limits leave one kind of device without an offer."""
         may_win = self._selection.offers[: self._selection.may_win_count]
         for kind, name in KIND_NAMES.items():
-            if not any(("cpu" if offer.gpu is None else "gpu") == kind for offer in may_win):
+            if not any(offer.kind == kind for offer in may_win):
                 flags = " and ".join(map(flag_name, self._excluding(kind)))
                 raise NothingFitsError(
                     f"no {name} is left to compare with{' after ' if flags else ''}{flags}",
@@ -114,7 +115,7 @@ class _Market:
     def _excluding(self, kind: DeviceKind) -> Sequence[str]:
         """Return the flags each of which alone leaves this kind of device out; all that are given if none does."""
         given = [name for name in _FILTERS if getattr(self.options, name)]
-        offers = [offer for offer in self._offers if ("cpu" if offer.gpu is None else "gpu") == kind]
+        offers = [offer for offer in self._offers if offer.kind == kind]
 
         def lets_in(name: str) -> bool:
             why_excluded = offer_filter(replace(self.options, **{name: getattr(_DEFAULTS, name)}))

@@ -35,7 +35,7 @@ from advisor.predict.capability import fleet_of
 from advisor.predict.precision import refuses_autocast_on_cpus
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, ContextSweep, Job, Quote, Recommendation
-from advisor.records.flag_values import own_batch, single_batch_of
+from advisor.records.flag_values import own_batch, single_batch_of, takes_own_batch
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, IndexArray, Predictions
@@ -231,10 +231,9 @@ def _first_ahead(quotes: Sequence[Quote], best: Quote | None, condition: Callabl
 def _batch_warnings(workload: Workload, options: Options, batches: IndexArray) -> tuple[str, ...]:
     if workload.batch_is_affine:
         return ()
-    own = own_batch(workload, options)
     listed, where = ", ".join(map(str, batches)), "alone"
-    if options.batch.strip() in ("", "auto", str(own)):
-        listed = str(workload.batch)
+    if takes_own_batch(workload, options):
+        own, listed = own_batch(workload, options), str(workload.batch)
         where = "alone" if own == workload.batch else f"for each pass of each GPU, {own} in all"
     return (f"how the step grows with the batch is not known: predicted at batch {listed} {where}",)
 

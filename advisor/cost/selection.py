@@ -141,8 +141,8 @@ def offer_filter(options: Options) -> Callable[[Offer], Cause | None]:
             return Cause(code="other-arch", what=offer.architecture or "x86")
         if offer.gpu_count < least_gpus:
             return Cause(code="too-few-gpus", needed=least_gpus, available=offer.gpu_count)
-        kind, device = "cpu" if offer.gpu is None else "gpu", offer.gpu or offer.cpu or ""
-        if devices and devices.isdisjoint((kind, device.lower())):
+        device = offer.gpu or offer.cpu or ""
+        if devices and devices.isdisjoint((offer.kind, device.lower())):
             return Cause(code="other-device", what=device)
         if offer.excluded is not None:  # last, so that the overlay's line is named only for what the flags let in
             return Cause(code="excluded", what=offer.excluded)

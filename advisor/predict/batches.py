@@ -7,7 +7,7 @@ import numpy as np
 from advisor.errors import UsageError
 from advisor.predict.join import join_batches
 from advisor.records.answer import BOUNDS
-from advisor.records.flag_values import own_batch, single_batch_of
+from advisor.records.flag_values import own_batch, single_batch_of, takes_own_batch
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Mode, Workload
@@ -48,7 +48,7 @@ def batches_of(workload: Workload, options: Options) -> IndexArray:
 
     Without `--batch`, a workload whose dimensions are not affine in the batch has its own alone.
     """
-    if not workload.batch_is_affine and options.batch.strip() in ("", "auto"):
+    if takes_own_batch(workload, options):
         return np.array([own_batch(workload, options)], dtype=np.intp)
     is_served = workload.generation is not None and workload.generation.engine is not None
     if is_served and is_auto(options.batch, mode=options.mode):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.store import Stored
 from advisor.errors import UsageError
-from advisor.records.flag_values import own_batch
+from advisor.records.flag_values import takes_own_batch
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -50,9 +50,7 @@ class Question:
         Raises `UsageError` for a batch size that the model cannot have.
         """
         workload, options = self.workload, self.options
-        own = ("", "auto", str(own_batch(workload, options)))
-        is_own = not workload.batch_is_affine and options.batch.strip() in own
-        if self.holds_at_any_batch or is_own or batch == workload.batch:
+        if self.holds_at_any_batch or takes_own_batch(workload, options) or batch == workload.batch:
             return workload
         traced = self.trace_at(batch) if self.trace_at else workload
         if traced.batch != batch:

@@ -164,6 +164,11 @@ def own_batch(workload: Workload, options: Options) -> int:
     return workload.batch * passes
 
 
+def takes_own_batch(workload: Workload, options: Options) -> bool:
+    """Return whether `--batch` leaves the step at `own_batch`, the only one known of a step of unknown growth."""
+    return not workload.batch_is_affine and options.batch.strip() in ("", "auto", str(own_batch(workload, options)))
+
+
 def is_given(options: Options, name: str) -> bool:
     """Return whether the option of this name has another value than its default."""
     return getattr(options, name) not in (None, Options.__dataclass_fields__[name].default)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.records.billing import Billing
-from advisor.records.device import Architecture, Cpu, Efficiency, Gpu
+from advisor.records.device import Architecture, Cpu, DeviceKind, Efficiency, Gpu
 from advisor.records.engine import Engine
 from advisor.records.rejection import Cause, Rejection, RejectionCode
 
@@ -154,6 +154,11 @@ class Offer:
     gco2_per_kwh: float | None = None
     quota_instances: int | None = None
     wait_s: float | None = None
+
+    @property
+    def kind(self) -> DeviceKind:
+        """The kind of its device."""
+        return "cpu" if self.gpu is None else "gpu"
 
     @property
     def usual_threads_per_core(self) -> int:
