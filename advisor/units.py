@@ -27,7 +27,15 @@ the load that no average knows."""
 _KG_PER_TONNE = 1e3
 _SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
+_DURATION_UNITS = (
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("min", 60.0),
+    ("h", 3600.0),
+    ("days", 86400.0),
+)
 
 
 def parse_duration_s(text: str) -> float:
@@ -189,8 +197,10 @@ def format_amount(amount: float, *, digits: int = 2) -> str:
 
 
 def format_ratio(ratio: float) -> str:
-    """Format a ratio as a percentage: "9 %", "0.4 %"."""
+    """Format a ratio as a percentage: "9 %", "0.4 %", "< 0.01 %"."""
     percent = ratio * 100
+    if 0 < percent < 0.01:
+        return "< 0.01 %"
     return f"{percent:.0f} %" if percent >= 1 or percent == 0 else f"{format_significant(percent, digits=1)} %"
 
 
@@ -233,6 +243,8 @@ def _in_unit_of_middle(mid: float, low: float, high: float, *, unit: _Unit) -> s
 def _duration_unit(seconds: float) -> _Unit:
     rounded = _rounded(seconds)
     fitting = [unit for unit in _DURATION_UNITS if rounded >= unit[1]]
+    if seconds == 0:
+        return "us", 1e-6
     return fitting[-1] if fitting else _DURATION_UNITS[0]
 
 

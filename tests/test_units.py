@@ -139,7 +139,9 @@ def test_an_hourly_price_keeps_its_third_digit() -> None:
     assert units.format_usd(32.7726, digits=3) == "$32.77"
 
 
-@pytest.mark.parametrize(("ratio", "text"), [(0.0, "0 %"), (0.09, "9 %"), (1.0, "100 %"), (0.004, "0.4 %")])
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.0, "0 %"), (6e-9, "< 0.01 %"), (0.004, "0.4 %"), (0.09, "9 %"), (1.0, "100 %")]
+)
 def test_a_share_is_shown_as_percent(ratio: float, text: str) -> None:
     assert units.format_ratio(ratio) == text
 
