@@ -488,12 +488,18 @@ def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Progra
 
 
 def _has_unaligned_rows(row: Row, dtype: str) -> bool:
-    """Return whether a dimension of a matrix, other than the batch's, fills no multiple of 16 bytes.
+    """Return whether the rows of a matrix, in memory, fill no multiple of 16 bytes.
 
-    Inductor pads such matrices (`shape_padding`).
+    With a weight (n, k) or its gradient, all rows have n or k elements, however many tokens there are; otherwise the
+    last dimensions count. Inductor pads such matrices (`shape_padding`).
     """
     aligned_numel = ALIGNED_BYTES / ITEMSIZE_BYTES[dtype]
-    dims = (dim for operand in (*row.inputs, *row.outputs) if len(operand.shape) > 1 for dim in operand.shape[-2:])
+    matrices = [operand for operand in (*row.inputs, *row.outputs) if len(operand.shape) > 1]
+    weights = [operand for operand in matrices if is_constant(operand)]
+    if len(weights) == 1:
+        dims = [*weights[0].shape[-2:]]
+    else:
+        dims = [operand.shape[-1] for operand in matrices]
     fixed = (dim if isinstance(dim, int) else dim[0] for dim in dims if isinstance(dim, int) or dim[1] == 0)
     return any(size > 1 and size % aligned_numel for size in fixed)
 

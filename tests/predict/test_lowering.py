@@ -942,3 +942,23 @@ def test_the_cycles_of_a_row_with_several_products_count_once() -> None:
     assert np.count_nonzero(products) == 3  # the inputs of each layer, and the states
     cycles = np.sum(np.broadcast_to(found.serial_cycles, (len(products), len(BATCHES)))[products], axis=0)
     assert cycles.tolist() == pytest.approx([PRODUCT_CALL_CYCLES * 2 * 5] * 2)  # layers x steps
+
+
+def mm(left: Operand, right: Operand, result: Operand) -> Row:
+    return row("aten.mm", (left, right), (result,), family="matmul")
+
+
+@pytest.mark.parametrize(
+    ("product", "is_slow"),
+    [
+        (mm(operand(197, 64, varies=True), operand(64, 128), operand(197, 128, varies=True)), False),
+        (mm(operand(197, 64, varies=True), operand(64, 101), operand(197, 101, varies=True)), True),
+        (mm(operand(101, 197, varies=True), operand(197, 64, varies=True), operand(101, 64)), True),  # of a weight
+        (mm(operand(128, 197, varies=True), operand(197, 64, varies=True), operand(128, 64)), False),
+        (mm(operand(200, 64, varies=True), operand(64, 197, varies=True), operand(200, 197, varies=True)), True),
+    ],
+)
+def test_half_products_are_slow_whose_rows_in_memory_are_unaligned_not_whose_number_of_rows_is_odd(
+    product: Row, is_slow: bool
+) -> None:
+    assert bool(lowered(workload(product), precision="fp16").issue_cycles.any()) == is_slow
