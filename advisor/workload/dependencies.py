@@ -1,9 +1,10 @@
 """Records which files, folders and environment variables a trace reads, to notice a later change.
 
 Python's audit events report every file that it opens, also through libraries (PEP 578). They miss files read by other
-programs, or opened by C++ and Rust code; these are mostly weights, whose values do not affect a trace. Variables count
-only if the user's own code reads them: torch alone reads hundreds, and a library reads its own only on import. Code
-that opens a connection or starts a program depends on something that no fingerprint covers.
+programs, or opened by C++ and Rust code; these are mostly weights, whose values do not affect a trace. Variables, and
+files that are only looked for or measured (`Path.exists`, `os.path.getsize`), count if the user's own code asks: torch
+alone reads hundreds of variables, and a library reads its own only on import. Code that opens a connection or starts a
+program depends on something that no fingerprint covers.
 
 A trace imports 1,600 to 3,400 files of libraries. They are identified by size and modification time, as Python itself
 identifies the source of a `.pyc` file, which takes 10 ms.
@@ -35,6 +36,10 @@ _USUAL_PREFIXES = ("LC_", "XDG_", "PYTHON")
 """Variables that the machine's own shell sets, or that concern this machine's folders."""
 _OUTSIDE = "outside"
 """The name under which a connection or a program is recorded; it has no fingerprint."""
+_PATH_MODULES = frozenset({"os", "_collections_abc", "collections.abc", "genericpath", "posixpath", "pathlib"})
+"""Modules of Python between the user's code and `os.environ` or `os.stat`."""
+_SEEN = "seen"
+"""The kind of a path that the user's code looked for or measured, but did not open."""
 _OUTSIDE_EVENTS = frozenset({"socket.connect", "subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork"})
 _ALL_NAMES = "*"
 _recording: list[dict[str, str]] = []
@@ -58,6 +63,7 @@ def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
         for variables in (os.environ, os.environb)
         for name in ("encodekey", "decodekey")
     ]
+    watched += [(os, name, _noting_paths(getattr(os, name))) for name in ("stat", "lstat")]
     _recording.append(found)
     try:
         with patched(watched, in_all_threads=True):
@@ -129,10 +135,22 @@ def _watched(convert: Callable[[Any], Any], found: dict[str, str], environ: Mapp
     return watched
 
 
+def _noting_paths(look: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+    """Return `os.stat` or `os.lstat` with a record of the paths that the user's code asks for."""
+
+    def noting(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error
+            if _recording and not kwargs.get("dir_fd") and _is_called_by_user():
+                _note(path, kind=_SEEN)
+        return look(path, *args, **kwargs)
+
+    return noting
+
+
 def _is_called_by_user() -> bool:
-    """Return True if the code that reads `os.environ` is the user's, below its own methods and `os.getenv`."""
+    """Return True if the code that reads `os.environ` or asks for a path is the user's, below Python's own methods."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__") in ("os", "_collections_abc", "collections.abc"):
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _PATH_MODULES:
         frame = frame.f_back
     return is_user_file(frame.f_code.co_filename)
 
@@ -167,7 +185,8 @@ def _note(path: Any, *, kind: str) -> None:
     if path.endswith(".pyc"):
         with suppress(ValueError):  # a module without its source
             path = source_from_cache(path)
-    if path in _recording[-1] or path.startswith(_NO_FILES) or (owner := owner_of(path)) == "program":
+    is_known = path in _recording[-1] and not (kind == "file" and _recording[-1][path].startswith(_SEEN))
+    if is_known or path.startswith(_NO_FILES) or (owner := owner_of(path)) == "program":
         return
     if owner == "library":
         is_folder = kind in ("names", "modules")
@@ -194,7 +213,8 @@ def _note_imported() -> None:
 def _fingerprint(path: str, *, kind: str) -> str:
     """Return `kind` and a fingerprint of a file, of a folder's names, or of the names that an import could find.
 
-    A file of a library is identified by size and modification time, any other by its content.
+    A file of a library, or one that was not opened, is identified by size and modification time, any other by its
+    content.
     """
     try:
         if kind == "names":
@@ -207,7 +227,7 @@ def _fingerprint(path: str, *, kind: str) -> str:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             return f"{kind} of mode {found.st_mode}"
-        if kind == "library" or found.st_size > _BY_CONTENT_BYTES:
+        if kind in ("library", _SEEN) or found.st_size > _BY_CONTENT_BYTES:
             return f"{kind} of {found.st_size} bytes at {found.st_mtime_ns}"
         return f"{kind} {hashlib.sha256(Path(path).read_bytes()).hexdigest()}"
     except OSError as error:

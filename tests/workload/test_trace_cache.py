@@ -130,6 +130,24 @@ def test_a_change_in_another_variable_is_the_same_trace(name: str, monkeypatch: 
 @pytest.mark.parametrize(
     "code",
     [
+        "from pathlib import Path; Path('big.flag').exists()",
+        "import os; os.path.isfile('big.flag')",
+        "import os; os.path.lexists('big.flag')",
+        "import os; os.path.exists('.')\ntry: os.path.getsize('big.flag')\nexcept OSError: pass",
+    ],
+)
+def test_a_file_that_the_code_looked_for_and_that_is_there_now_is_another_trace(code: str, tmp_path: Path) -> None:
+    with recorded_dependencies("net.py") as dependencies:
+        exec(compile(code, str(tmp_path / "net.py"), "exec"))
+    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+    assert trace_cache.read(request()) == SAVED
+    Path("big.flag").touch()
+    assert trace_cache.read(request()) is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
         "import subprocess; subprocess.run(['true'])",
         "import os; os.system('true')",
         "import socket\nwith socket.socket() as made: made.connect_ex(('127.0.0.1', 9))",
