@@ -496,10 +496,7 @@ def _has_unaligned_rows(row: Row, dtype: str) -> bool:
     aligned_numel = ALIGNED_BYTES / ITEMSIZE_BYTES[dtype]
     matrices = [operand for operand in (*row.inputs, *row.outputs) if len(operand.shape) > 1]
     weights = [operand for operand in matrices if is_constant(operand)]
-    if len(weights) == 1:
-        dims = [*weights[0].shape[-2:]]
-    else:
-        dims = [operand.shape[-1] for operand in matrices]
+    dims = weights[0].shape[-2:] if len(weights) == 1 else [operand.shape[-1] for operand in matrices]
     fixed = (dim if isinstance(dim, int) else dim[0] for dim in dims if isinstance(dim, int) or dim[1] == 0)
     return any(size > 1 and size % aligned_numel for size in fixed)
 

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from advisor.records.script import ScriptReads
-from advisor.workload.patching import patched
+from advisor.workload.patching import Patch, patched
 from advisor.workload.spawn import SET_IN_CHILD
 from advisor.workload.user_error import is_user_file, owner_of, passes_arguments_on
 
@@ -58,7 +58,7 @@ def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
     _hook_once(_on_event)
     found: dict[str, str] = {}
     environ = dict(os.environ)
-    watched = [
+    watched: list[Patch] = [
         (variables, name, _watched(getattr(variables, name), found, environ))
         for variables in (os.environ, os.environb)
         for name in ("encodekey", "decodekey")
