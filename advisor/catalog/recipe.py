@@ -5,6 +5,7 @@ src/llamafactory/hparams; torchtune: recipes/configs). A key that changes time o
 known; all others are listed as ignored.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,12 @@ _TORCHTUNE_MODELS: Mapping[str, str] = {
 """Builders of torchtune's models, without their prefix -> the model that has the same sizes."""
 _TORCHTUNE_LAYERS = {"output_proj": "o_proj"}
 _TORCHTUNE_MLP = ("gate_proj", "up_proj", "down_proj")
+_FSDP_WORDS: Mapping[str, str | None] = {"full_shard": "zero3", "shard_grad_op": "zero2", "auto_wrap": None}
+"""Words of `fsdp` in transformers' arguments -> the sharding."""
 _HINT = "write the value that you mean as a flag, and remove the key"
 _BITS_HINT = "remove the key for frozen weights in 16 bits, or write 4 bits"
+_TRAINED_WHOLE = "modules that are trained whole beside LoRA are not predicted"
+_OFFLOAD = "parameters or optimizer states in the host's memory are not predicted"
 _ACCELERATE = "distributed_type"
 """A key of Accelerate's launch files."""
 
@@ -85,20 +90,30 @@ class _Keys:
             raise self.root[key].error(f"expected a whole number above 0, found {value!r}", hint=_HINT)
         return value
 
+    def epochs(self, key: str) -> int | None:
+        """Return a number of passes, which files also write as 3.0."""
+        value = self.get(key)
+        return int(value) if isinstance(value, float) and value.is_integer() and value > 0 else self.count(key)
+
     def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of names, or names between commas."""
+        """Return a list of names, or names between commas or blanks."""
         value = self.get(key, ())
-        parts = value.split(",") if isinstance(value, str) else value
+        parts = value.replace(",", " ").split() if isinstance(value, str) else value
         if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
-            raise self.root[key].error(f"expected names, found {value!r}", hint="write a list of layers")
+            raise self.root[key].error(f"expected names, found {value!r}", hint="write a list of names")
         return tuple(part.strip() for part in parts)
 
-    def below(self, key: str) -> Mapping[str, Any]:
-        """Return the keys and values below a key; none without it."""
+    def below(self, key: str) -> "_Keys":
+        """Return the keys below a key; none without it."""
         value = self.get(key, {})
         if not isinstance(value, Mapping):
             raise self.root[key].error(f"expected keys and values, found {value!r}", hint="write `key: value` lines")
-        return value
+        return _Keys(self.root.get(key, {}))
+
+    def refuse(self, key: str, problem: str) -> None:
+        """Raise an error if the key has a value that is not empty, false or 0."""
+        if self.get(key):
+            raise self.root[key].error(problem, hint="remove the key for a prediction without it")
 
     def chosen(self, key: str, choices: Mapping[str, Any], default: str) -> Any:
         """Return what a value stands for; raise an error for one that is not known."""
@@ -130,7 +145,7 @@ def _axolotl(keys: _Keys) -> Recipe:
         raise keys.root["load_in_8bit"].error("weights in 8 bits are not predicted", hint=_BITS_HINT)
     targets = ("all-linear",) if keys.flag("lora_target_linear") else keys.names("lora_target_modules")
     is_liger = any("liger" in name.lower() for name in keys.names("plugins"))
-    sharding = _deepspeed(keys) or ("zero3" if keys.get("fsdp") or keys.get("fsdp_config") else None)
+    keys.refuse("lora_modules_to_save", _TRAINED_WHOLE)
     return keys.recipe(
         "axolotl",
         model=keys.get("base_model", ""),
@@ -142,12 +157,12 @@ def _axolotl(keys: _Keys) -> Recipe:
             "sequence": keys.count("sequence_len"),
             "packing": keys.flag("sample_packing") or None,
             "accumulate": keys.count("gradient_accumulation_steps"),
-            "epochs": keys.count("num_epochs"),
+            "epochs": keys.epochs("num_epochs"),
             "steps": keys.count("max_steps"),
             "optim": keys.chosen("optimizer", _OPTIMIZERS, "adamw_torch_fused"),
             "keep_activations": not keys.flag("gradient_checkpointing"),
             "trainer_kernels": "liger" if is_liger else None,
-            "sharding": sharding,
+            "sharding": _sharding(keys),
             "compile": "compile" if keys.flag("torch_compile") else None,
         },
     )
@@ -162,6 +177,7 @@ def _llama_factory(keys: _Keys) -> Recipe:
     if method == "lora" and bits == 4:
         method = "qlora"
     targets = keys.names("lora_target") or ("all",)
+    keys.refuse("additional_target", _TRAINED_WHOLE)
     kernels = "liger" if keys.flag("enable_liger_kernel") else "fused" if keys.flag("use_unsloth") else None
     return keys.recipe(
         "LLaMA-Factory",
@@ -170,49 +186,42 @@ def _llama_factory(keys: _Keys) -> Recipe:
         options={
             "finetune": method,
             "lora_rank": keys.count("lora_rank") or 8 if method != "full" else None,
-            "lora_targets": ("all-linear",) if targets == ("all",) else targets if method != "full" else None,
+            "lora_targets": ("all-linear",) if "all" in targets else targets if method != "full" else None,
             "sequence": keys.count("cutoff_len") or 2048,
             "packing": keys.flag("packing") or None,
             "accumulate": keys.count("gradient_accumulation_steps"),
             "samples": keys.count("max_samples"),
-            "epochs": _epochs(keys, "num_train_epochs"),
+            "epochs": keys.epochs("num_train_epochs"),
             "steps": keys.count("max_steps"),
             "optim": keys.chosen("optim", _OPTIMIZERS, "adamw_torch_fused"),
             "keep_activations": keys.flag("disable_gradient_checkpointing") or None,
             "trainer_kernels": kernels,
-            "sharding": _deepspeed(keys) or ("zero3" if keys.get("fsdp") else None),
+            "sharding": _sharding(keys),
         },
     )
 
 
 def _torchtune(keys: _Keys) -> Recipe:
-    model = keys.below("model")
+    model, optimizer = keys.below("model"), keys.below("optimizer")
+    tokenizer, dataset = keys.below("tokenizer"), keys.below("dataset")
     builder = str(model.get("_component_", "")).rpartition(".")[2]
     method = next((kind for kind in ("qlora", "lora") if builder.startswith(f"{kind}_")), "full")
-    layers = tuple(_TORCHTUNE_LAYERS.get(name, name) for name in model.get("lora_attn_modules", ()))
-    layers += _TORCHTUNE_MLP if model.get("apply_lora_to_mlp") is True else ()
-    optimizer = keys.below("optimizer")
-    component = optimizer.get("_component_", "torch.optim.AdamW")
-    if component not in _OPTIMIZERS:
-        raise keys.root["optimizer"].error(
-            f"{component} is not predicted", hint=f"{', '.join(_OPTIMIZERS)}; or {_HINT}"
-        )
-    name = _OPTIMIZERS[component]
-    is_fused = name == "adamw-foreach" and optimizer.get("fused") is True
-    tokenizer, dataset = keys.below("tokenizer"), keys.below("dataset")
-    length = tokenizer.get("max_seq_len")
+    layers = tuple(_TORCHTUNE_LAYERS.get(name, name) for name in model.names("lora_attn_modules"))
+    layers += _TORCHTUNE_MLP if model.flag("apply_lora_to_mlp") else ()
+    name = optimizer.chosen("_component_", _OPTIMIZERS, "torch.optim.AdamW")
+    is_fused = name == "adamw-foreach" and optimizer.flag("fused")
     return keys.recipe(
         "torchtune",
         model=_TORCHTUNE_MODELS.get(builder.removeprefix(f"{method}_"), ""),
         batch="batch_size",
         options={
             "finetune": method,
-            "lora_rank": model.get("lora_rank") if method != "full" else None,
+            "lora_rank": model.count("lora_rank") if method != "full" else None,
             "lora_targets": layers or None if method != "full" else None,
-            "sequence": length if isinstance(length, int) else None,
-            "packing": dataset.get("packed") is True or None,
+            "sequence": tokenizer.count("max_seq_len"),
+            "packing": dataset.flag("packed") or None,
             "accumulate": keys.count("gradient_accumulation_steps"),
-            "epochs": keys.count("epochs"),
+            "epochs": keys.epochs("epochs"),
             "optim": "adamw" if is_fused else name,
             "keep_activations": not keys.flag("enable_activation_checkpointing"),
             "compile": "compile" if keys.flag("compile") else None,
@@ -220,21 +229,33 @@ def _torchtune(keys: _Keys) -> Recipe:
     )
 
 
-def _epochs(keys: _Keys, key: str) -> int | None:
-    """Return a number of passes, which LLaMA-Factory's files write as 3.0."""
-    value = keys.get(key)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return keys.count(key)
+def _sharding(keys: _Keys) -> str | None:
+    """Return the sharding of DeepSpeed's file or of FSDP's keys; None without either."""
+    stage, words = _deepspeed(keys), keys.names("fsdp")
+    for word in words:
+        if word not in _FSDP_WORDS:
+            raise keys.root["fsdp"].error(f"{word!r} is not predicted", hint=f"one of {', '.join(_FSDP_WORDS)}")
+    config = keys.below("fsdp_config")
+    for offload in ("offload_params", "fsdp_offload_params"):
+        config.refuse(offload, _OFFLOAD)
+    if stage is not None:
+        return stage
+    chosen = next((_FSDP_WORDS[word] for word in words if _FSDP_WORDS[word]), None)
+    return chosen or ("zero3" if words or config.root.value else None)
 
 
 def _deepspeed(keys: _Keys) -> str | None:
     """Return the stage of ZeRO that the name of DeepSpeed's file says: `deepspeed_configs/zero2.json`."""
     value = str(keys.get("deepspeed", ""))
-    stage = next((stage for stage in "123" if f"z{stage}" in value or f"zero{stage}" in value), None)
-    if value and stage is None:
-        raise keys.root["deepspeed"].error(f"the stage of ZeRO is not in the name {value!r}", hint="write --sharding")
-    return None if stage is None else f"zero{stage}"
+    if not value:
+        return None
+    name = Path(value).name
+    if "offload" in name:
+        raise keys.root["deepspeed"].error(_OFFLOAD, hint="name the file without offload")
+    stage = re.search(r"(?:zero|stage|z)[-_]?([123])", name)
+    if stage is None:
+        raise keys.root["deepspeed"].error(f"the stage of ZeRO is not in the name {name!r}", hint="write --sharding")
+    return f"zero{stage[1]}"
 
 
 _TRAINERS: Mapping[str, Callable[[_Keys], Recipe]] = {

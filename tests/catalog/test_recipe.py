@@ -106,7 +106,14 @@ def test_a_file_of_torchtune_says_how_it_fine_tunes(tmp_path: Path) -> None:
         (AXOLOTL.replace("paged_adamw_8bit", "lion_8bit"), "recipe.yaml:13: optimizer"),
         (AXOLOTL.replace("lora_r: 32", "lora_r: many"), "recipe.yaml:5: lora_r"),
         (AXOLOTL.replace("load_in_4bit", "load_in_8bit"), "recipe.yaml:3: load_in_8bit"),
+        (AXOLOTL + "\nfsdp: [full_shard, offload]", "fsdp: 'offload' is not predicted"),
+        (AXOLOTL + "\nfsdp: hybrid_shard auto_wrap", "fsdp: 'hybrid_shard' is not predicted"),
+        (AXOLOTL + "\nfsdp_config:\n  offload_params: true", "offload_params: parameters or"),
+        (AXOLOTL.replace("zero2.json", "zero3_bf16_cpuoffload_all.json"), "deepspeed: parameters or"),
+        (AXOLOTL + "\nlora_modules_to_save: [embed_tokens, lm_head]", "lora_modules_to_save: modules that"),
         (LLAMA_FACTORY.replace("sft", "dpo"), "recipe.yaml:3: stage"),
+        (TORCHTUNE.replace("lora_rank: 8", "lora_rank: eight"), "lora_rank: expected a whole number"),
+        (TORCHTUNE.replace("max_seq_len: 2048", "max_seq_len: -4"), "max_seq_len: expected a whole number"),
         ("model: resnet50", "recipe.yaml:1: model"),
         (TORCHTUNE + "dataset: [alpaca]", "recipe.yaml:16: dataset"),
         ("instances: {}", "recipe.yaml"),
@@ -118,6 +125,20 @@ def test_a_value_that_is_not_predicted_is_named_with_its_line(tmp_path: Path, te
         recipe(tmp_path, text)
     assert named in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("lines", "sharding"),
+    [
+        ("fsdp: [shard_grad_op, auto_wrap]", "zero2"),
+        ("fsdp: full_shard auto_wrap", "zero3"),
+        ("fsdp_config:\n  reshard_after_forward: true", "zero3"),
+        ("deepspeed: /home/xyz2/configs/zero3.json", "zero3"),
+        ("deepspeed: ds_z2_config.json", "zero2"),
+    ],
+)
+def test_the_sharding_is_that_of_the_keys_or_of_the_name_of_the_file(tmp_path: Path, lines: str, sharding: str) -> None:
+    assert recipe(tmp_path, f"{LLAMA_FACTORY}\n{lines}").options["sharding"] == sharding
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
