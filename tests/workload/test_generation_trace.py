@@ -230,6 +230,8 @@ def test_a_saved_generation_is_read_as_it_was():
     ("config", "message"),
     [
         ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "not a causal language model"),
+        ({"model_type": "gpt2", "architectures": [5]}, "5 is not a causal language model"),
+        ({"model_type": "llama", "num_hidden_layers": 0}, "no layers"),
         ({"model_type": "cpmant", "architectures": ["CpmAntForCausalLM"]}, "its own attention code"),
         ({"model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"]}, "DynamicIndexedLayer"),
     ],

@@ -138,6 +138,17 @@ def test_only_a_model_that_generates_text_is_told_how_to_price_it(tmp_path: Path
     assert load_inference(config(tmp_path, **GPT2)).notes[0] == "input of 64 tokens assumed"
 
 
+@pytest.mark.parametrize("architectures", [[5], ["logging"], ["GPT3"]])
+def test_a_config_of_a_class_that_is_no_model_is_refused(tmp_path: Path, architectures: list[Any]) -> None:
+    with pytest.raises(LoadError, match="has no model"):
+        load_inference(config(tmp_path, **GPT2, architectures=architectures))
+
+
+def test_a_config_may_name_its_class_without_a_list(tmp_path: Path) -> None:
+    loaded = load_inference(config(tmp_path, **GPT2, architectures="GPT2LMHeadModel"))
+    assert type(loaded.model).__name__ == "GPT2LMHeadModel"
+
+
 def test_a_config_without_architectures_gives_the_bare_model(tmp_path: Path) -> None:
     assert type(load_inference(config(tmp_path, **GPT2)).model).__name__ == "GPT2Model"
 
@@ -219,7 +230,7 @@ def test_code_on_a_hub_is_never_run(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="no model_type own") as caught:
         load_inference(config(tmp_path, model_type="own", **remote))
     assert "remote code is never run" in caught.value.hint
-    with pytest.raises(LoadError, match="has no OwnModel"):
+    with pytest.raises(LoadError, match="has no model OwnModel"):
         load_inference(config(tmp_path, **GPT2, **remote, architectures=["OwnModel"]))
 
 

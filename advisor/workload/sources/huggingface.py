@@ -171,15 +171,21 @@ def _config(transformers: Any, settings: Mapping[str, Any], path: Path) -> Any:
     return config
 
 
+def named_architecture(config: Any) -> str:
+    """Return the class that a config names first, or "" if it names none."""
+    named = config.architectures or ""
+    return named if isinstance(named, str) else str(named[0])
+
+
 def _model_class(transformers: Any, config: Any, path: Path) -> Any:
     """Return the class that `architectures` names, or the base model if it names none."""
-    if not config.architectures:
+    architecture = named_architecture(config)
+    if not architecture:
         return transformers.MODEL_MAPPING[type(config)]
-    architecture = config.architectures[0]
     kind = getattr(transformers, architecture, None)
-    if kind is None:
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise LoadError(
-            f"{path}: transformers {transformers.__version__} has no {architecture}",
+            f"{path}: transformers {transformers.__version__} has no model {architecture}",
             hint="remote code is never run; write a FILE.py that builds the model, or remove `architectures`",
         )
     return kind

@@ -78,6 +78,8 @@ def load(reference: str, generation: Generation) -> LanguageModel:
     )
     _check_length(generation, where=reference)
     windows = layer_windows(config, where=reference)
+    if not windows:
+        raise LoadError(f"{reference}: the model has no layers", hint="check num_hidden_layers in its config")
     config.use_cache = text.use_cache = True
     if not kind._can_set_attn_implementation():
         config._attn_implementation = "eager"  # `own_attention` replaces it
@@ -115,7 +117,7 @@ def _notes(config: Any, kind: Any, *, has_encoder: bool) -> Iterator[str]:
 
 def _class_of(transformers: Any, config: Any, *, where: str) -> Any:
     """Return the class of a causal model, or of one with an encoder."""
-    named = (config.architectures or [""])[0]
+    named = huggingface.named_architecture(config)
     kinds = [transformers.MODEL_FOR_CAUSAL_LM_MAPPING, transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING]
     if config.is_encoder_decoder:
         kinds += [transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING]
