@@ -79,7 +79,9 @@ def load(reference: str, generation: Generation) -> LanguageModel:
     _check_length(generation, where=reference)
     windows = layer_windows(config, where=reference)
     if not windows:
-        raise LoadError(f"{reference}: the model has no layers", hint=f"give num_hidden_layers in its config, or {OMIT_TOKENS}")
+        raise LoadError(
+            f"{reference}: the model has no layers", hint=f"give num_hidden_layers in its config, or {OMIT_TOKENS}"
+        )
     config.use_cache = text.use_cache = True
     if not kind._can_set_attn_implementation():
         config._attn_implementation = "eager"  # `own_attention` replaces it
