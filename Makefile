@@ -50,7 +50,7 @@ oldest-torch:
 	.venv-oldest/bin/pip install --quiet 'torch==2.6.*' --editable . transformers
 
 reliability: install
-	$(BIN)/pytest tests/reliability --attack-count 1000 --attack-page docs/reliability.md
+	$(BIN)/pytest tests/reliability --attack-count 1000 --attack-page docs/internals/reliability.md
 
 bench: install
 	$(BIN)/python scripts/bench.py

@@ -1,4 +1,4 @@
-"""Runs the benchmarks of the project and writes the results to docs/benchmarks.md.
+"""Runs the benchmarks of the project and writes the results to docs/internals/benchmarks.md.
 
     python scripts/bench.py (= make bench)
 
@@ -65,7 +65,7 @@ def main() -> None:
             *large,
         ]
     table = as_markdown(results)
-    (ROOT / "docs" / "benchmarks.md").write_text(table)
+    (ROOT / "docs" / "internals" / "benchmarks.md").write_text(table)
     print(table)
     if not all(result.is_met for result in results):
         sys.exit(1)
@@ -391,7 +391,7 @@ def _with_spread(times_s: Sequence[float]) -> str:
 
 
 def as_markdown(results: Sequence[Result]) -> str:
-    """Return the text of docs/benchmarks.md."""
+    """Return the text of docs/internals/benchmarks.md."""
     import torch
 
     lines = [

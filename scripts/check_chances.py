@@ -1,4 +1,4 @@
-"""Writes docs/chances.md: the chance of being the cheapest, beside the share of wins in draws of all errors.
+"""Writes docs/internals/chances.md: the chance of being the cheapest, beside the share of wins in draws of all errors.
 
     python scripts/check_chances.py
 
@@ -28,7 +28,7 @@ from advisor.records.prediction import FloatArray, IndexArray
 from advisor.scale.predict_on_all import predict_with_growing_batches
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "chances.md"
+PAGE = ROOT / "docs" / "internals" / "chances.md"
 DRAW_COUNT = 20_000
 _CHUNK = 1_000
 _SEED = 7
@@ -223,7 +223,7 @@ prices the job anew on every offer and counts which one is the cheapest. The ans
 more: the program approximates how its cost grows with the times of a step and of start-up. The error of the model is
 drawn here for all jobs. The program draws it only for services: elsewhere it scales all costs alike and cancels.
 
-This checks the arithmetic, not the errors that go into it; [accuracy.md](accuracy.md) checks those.
+This checks the arithmetic, not the errors that go into it; [accuracy.md](../accuracy.md) checks those.
 
 | job | two likeliest devices: chance (share of wins) | largest difference, points |
 | --- | --- | --- |

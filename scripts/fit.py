@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
     parser.add_argument("--kind", choices=KINDS, help="fit only this kind of device")
-    parser.add_argument("--look", action="store_true", help="predict the lockbox, too (log it in docs/experiments.md)")
+    parser.add_argument("--look", action="store_true", help="predict the lockbox, too (log it in experiments.md)")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)  # fails now, not after the fit
     kinds = (arguments.kind,) if arguments.kind else KINDS

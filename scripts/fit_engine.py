@@ -4,7 +4,7 @@
 
 Each instruction set has its own coefficients, and so have GPUs. A shape of machine counts once for each model, however
 many of its loads were measured. Prints the errors of machines and devices left out whole. Without --final, rows of the
-lockbox (`lockbox.py`) have no weight; with --look they are predicted, which docs/experiments.md logs.
+lockbox (`lockbox.py`) have no weight; with --look they are predicted, which docs/internals/experiments.md logs.
 """
 
 import argparse
@@ -206,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, action="append", help="table of served models")
     parser.add_argument("--engine", type=Path, required=True, help="file of the engine, whose costs are rewritten")
-    parser.add_argument("--look", action="store_true", help="predict the lockbox; log it in docs/experiments.md")
+    parser.add_argument("--look", action="store_true", help="predict the lockbox; log it in experiments.md")
     parser.add_argument("--final", action="store_true", help="give the lockbox weight too: what is shipped")
     parser.add_argument("--start", action="store_true", help="write the priors' starts alone")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
 """Names the measurements that no decision on the predictions may be taken on.
 
 One GPU, one CPU and one net in six of each table. `scripts/fit.py` leaves them out; with `--look` it predicts them, and
-each such look is logged in docs/experiments.md.
+each such look is logged in docs/internals/experiments.md.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Writes the headlines of today into the tables of docs/headlines.md, beside those of the version before.
+"""Writes the headlines of today into the tables of docs/internals/headlines.md, beside those of the version before.
 
     python scripts/write_headlines.py
 
@@ -6,8 +6,11 @@ The column "before" is data: it is read from the page. Why a headline changed is
 that headed the answer before.
 """
 
+import argparse
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 from advisor import units
@@ -20,7 +23,7 @@ from advisor.records.answer import Crossing, Quote, Recommendation
 from advisor.records.options import Options
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "headlines.md"
+PAGE = ROOT / "docs" / "internals" / "headlines.md"
 MODELS = {
     "MLP": "examples/mlp.py",
     "small CNN": "examples/small_cnn.py",
@@ -35,23 +38,24 @@ MODELS = {
     "train.py (script)": "examples/train.py",
 }
 HEADLINES, CROSSINGS = "| job | tier |", "| model | over |"
+_DAY = re.compile(r"(?<=are those of )\d{4}-\d{2}-\d{2}")
 _TRACE_S = 1800.0
 _CURVES = {"requests a day": "requests_per_day", "samples": "samples"}
 
 
 def question_of(model: str, options: Options) -> Question:
-    """Return the question about a model of `MODELS`, without this machine."""
+    """Return the question about a model of `MODELS`, without this machine and without a script's data loader."""
     source, options = MODELS[model], replace(options, timeout=_TRACE_S)
     return question_from_source(source, options, run=source.endswith("train.py"), read_machine=None)
 
 
 def headline(quote: Quote | None) -> str:
-    """Return the offer and its cost per million samples."""
+    """Return the offer and its cost per billion samples."""
     if quote is None:
         return "nothing fits"
     count = f"{quote.device.count}x " if quote.device.count > 1 else ""
-    usd = f"${quote.usd_per_million_samples:.2g}"
-    return f"{quote.provider} {quote.instance} ({count}{quote.device.name}), {usd}"
+    usd = float(f"{quote.usd_per_million_samples * 1e3:.2g}")
+    return f"{quote.provider} {quote.instance} ({count}{quote.device.name}), {units.format_usd(usd)}"
 
 
 def why(before: str, answer: Recommendation) -> str:
@@ -59,7 +63,7 @@ def why(before: str, answer: Recommendation) -> str:
     best = answer.best
     if best is None:
         return f"{'same: ' if before == headline(None) else ''}no machine has the memory"
-    if before.rpartition(",")[0] == headline(best).rpartition(",")[0]:
+    if before.rpartition(", $")[0] == headline(best).rpartition(", $")[0]:
         return "same"
     provider, device = before.split()[0], before.partition("(")[2].partition(")")[0].split("x ", 1)[-1]
     instance = before.partition(" (")[0].partition(" ")[2]
@@ -127,8 +131,9 @@ def updated(lines: list[str]) -> Iterator[str]:
 
 def main() -> None:
     """Rewrite the page."""
-    lines = list(updated(PAGE.read_text(encoding="utf-8").splitlines()))
-    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    page = _DAY.sub(date.today().isoformat(), PAGE.read_text(encoding="utf-8"), count=1)
+    PAGE.write_text("\n".join(updated(page.splitlines())) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -75,13 +75,12 @@ def test_the_page_of_first_screens_has_every_command_and_is_cut_only_below_the_r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [one for one in (*QUESTIONS.values(), *MODELS.values()) if "--run" not in one])
+@pytest.mark.parametrize("command", [*QUESTIONS.values(), *MODELS.values()])
 def test_the_page_of_first_screens_shows_the_answers_of_its_commands(command: str) -> None:
-    """A script's data loader is timed anew each time, so its figures differ a little."""
     assert first_screen(command, shown_day(PAGE)) in shown(PAGE), "run make docs"
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -70,7 +70,7 @@ _FROM_SHIPPED = Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide priors: the timed operators decide."""
 _FROM_WHOLE_STEPS = Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08, pace=0.1)
 """Narrow priors: operators determine how fast this device is, and nets how fast the families are relative to each
-other. docs/experiments.md lists what was tried, including datasheets that are wrong by a factor of two."""
+other. docs/internals/experiments.md lists what was tried, including datasheets that are wrong by a factor of two."""
 _PACE_RATIO = "pace_ratio"
 """How much slower than usual the machine was during the calibration; it applies to all its operators and to no later
 step."""
@@ -92,8 +92,8 @@ _SHORT_S, _SHORT_TRUST = 1e-4, 0.3
 """Weight of short operators: repeated on the same small tensor, they run faster than in any net."""
 STEP_LOG_SPREAD = 0.15
 """Spread of the errors of steps after a calibration: 90 % of the errors lie within 1.645 of it; four runs of 246 steps
-gave 0.14 to 0.16 (docs/experiments.md). Up to 9 % depends on the minute of the calibration. The errors of a CPU's steps
-do not carry over to other devices (`scripts/anchor_table.py`), so the spread is the device's own."""
+gave 0.14 to 0.16 (docs/internals/experiments.md). Up to 9 % depends on the minute of the calibration. The errors of a
+CPU's steps do not carry over to other devices (`scripts/anchor_table.py`), so the spread is the device's own."""
 
 
 class _OwnFit(Fit):

@@ -32,13 +32,13 @@ STRIDED_COPY_CYCLES = 6.0
 NEAR_CACHE_SPEEDUP = 2.0
 """Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`, which is half that of L2 alone
 (`_CACHE_BYTES_PER_CYCLE` in capability.py). One core of a Zen 4 measures 1.0, but with 1.0 CPUs that are left out of
-the fit are predicted worse, the Core i9 most of all (docs/experiments.md)."""
+the fit are predicted worse, the Core i9 most of all (docs/internals/experiments.md)."""
 _PAGE_BYTES = 4096.0
 """Bytes of memory that a page fault provides: a page on x86 and on most Arm servers."""
 _SMALL_PIECE_COST = 1.2
 """Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization. No source is recorded
 for the value. Without pieces, training in fp32 on an H200 is predicted worse, but the residual of 780 single matmuls
-does not grow with the idle share of the last wave (docs/experiments.md)."""
+does not grow with the idle share of the last wave (docs/internals/experiments.md)."""
 _SPLIT_DEPTH = 512.0
 """Depth of a split-K slice (cuBLAS)."""
 _FEWEST_PIECES, _MOST_PIECES = 4.0, 32.0

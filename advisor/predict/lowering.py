@@ -78,9 +78,9 @@ _CHANNEL_BLOCK = 16.0
 _PACKED_CYCLES = 0.8
 """Cycles in which MKL copies an element of an fp32 matrix into the order that its kernels read. A linear layer takes
 them whatever its rows: 0.5 to 0.7 with one core and 1.1 to 1.4 with two of a Zen 4 at 3.45 GHz (256 and 1,024 wide),
-0.7 with two of a Granite Rapids. All cores are taken to share them, which fits whole steps best (docs/experiments.md),
-though two of a Zen 4 take as long as one. A product with a single row copies nothing. Attention copies all keys and
-values again for each block of queries."""
+0.7 with two of a Granite Rapids. All cores are taken to share them, which fits whole steps best
+(docs/internals/experiments.md), though two of a Zen 4 take as long as one. A product with a single row copies nothing.
+Attention copies all keys and values again for each block of queries."""
 _AMX_WEIGHT_CYCLES = 1.2
 """Cycles in which AMX prepares a weight of a bf16 product or convolution, whatever the batch, beside the cast. From
 four layers with large weights at batch 1 and 16, on two cores of a Granite Rapids: 0.7 to 2.2. Linear layers of 768,
@@ -100,7 +100,7 @@ _SAME_BY_PRODUCT = ("flops", "weight_bytes", "launches", "joins", "passed_bytes"
 """Terms that a convolution on a CPU has with and without oneDNN, which alone reorders images and repacks parameters."""
 _UNALIGNED_FLOPS_PER_CYCLE = 400.0
 """FLOP per cycle of a core in an eager 16-bit product with rows that do not start at multiples of 16 bytes: the output
-layer of GPT-2 on an H100 (docs/experiments.md, "An H100's kernels")."""
+layer of GPT-2 on an H100 (docs/internals/experiments.md, "An H100's kernels")."""
 _IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
 """The fp16 precision with the same kernels as a bf16 one; they differ only in the compute unit."""
 
@@ -470,7 +470,8 @@ def _kernels_beside(run: _RowRun) -> Iterator[dict[str, Any]]:
 def _by_either_way(kernel: dict[str, Any], unfolding: Unfolding, program: Program) -> list[dict[str, Any]]:
     """Return a CPU's kernel of a convolution, and the one in its place where torch multiplies the unfolded image.
 
-    The latter has no `_PACKED_CYCLES`: with them, steps on one core were predicted worse (docs/experiments.md).
+    The latter has no `_PACKED_CYCLES`: with them, steps on one core were predicted worse
+    (docs/internals/experiments.md).
     """
     most_cores = unfolding.most_cores
     if not most_cores.any():

@@ -59,9 +59,9 @@ ARCHITECTURES: Mapping[str, GpuArchitecture] = {
 
 - Energies: the A100 PCIe is limited by its 250 W: in NeuSight's linear layers it reaches at most 0.85 of its peak, and
   a V100 0.93. No energies were derived for K80, B200 and B300, so their power limits are ignored.
-- Fourier transforms: the profiles of an H100 and an H200 (docs/experiments.md) have no kernel of Winograd's algorithm
-  for an output or an input's gradient; gradients of weights, of which some have one, are taken to gain as much as
-  these. Blackwell was not measured in fp32.
+- Fourier transforms: the profiles of an H100 and an H200 (docs/internals/experiments.md) have no kernel of Winograd's
+  algorithm for an output or an input's gradient; gradients of weights, of which some have one, are taken to gain as
+  much as these. Blackwell was not measured in fp32.
 - Lanes, issue slots and threads: CUDA C programming guide, throughput of native arithmetic instructions and technical
   specifications by compute capability. If power allows, fp32 matmuls of size 8,192 and more reach 0.54 to 0.78 of the
   rated peak where there is contention (an H100 0.74 to 0.77), and 0.8 to 1.06 on earlier GPUs

@@ -25,7 +25,7 @@ FLOPS, DATA_BYTES = 1e12, 1e13
 MOST_CLOCK_RATIO = 1.25
 """The highest sustained over rated clock of GeForce and TITAN cards (`clock_ratio`)."""
 MOST_CAUGHT_RATIO = 1.2
-"""Allowance for reads that a large L2 serves: an RTX 4090 streams 14 % above its rating (docs/experiments.md)."""
+"""Allowance for reads that a large L2 serves: an RTX 4090 streams 14 % above its rating (experiments.md)."""
 
 
 def shipped(kind: DeviceKind) -> list[Device]:

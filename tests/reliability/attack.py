@@ -37,7 +37,7 @@ class Attack:
 
 
 def table(tallies: list[Tally]) -> str:
-    """The Markdown table of docs/reliability.md, a line for each class."""
+    """The Markdown table of docs/internals/reliability.md, a line for each class."""
     lines = ["| class | cases | failures |", "| --- | --- | --- |"]
     lines += [f"| {tally.name} | {tally.cases:,} | {tally.failures} |" for tally in tallies]
     total = f"| all | {sum(t.cases for t in tallies):,} | {sum(t.failures for t in tallies)} |"

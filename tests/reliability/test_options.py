@@ -105,7 +105,7 @@ def check_text(shown: str) -> None:
     assert all(line.isprintable() for line in shown.replace("\t", " ").split("\n"))
 
 
-def test_mutated_options_of_python(attack: Attack) -> None:
+def test_fuzzed_python_keywords(attack: Attack) -> None:
     def check(chance: Random) -> None:
         given, door, refused = flags(chance), chance.choice(sorted(DOORS)), None
         try:

@@ -41,7 +41,7 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_damaged_kept_traces(attack: Attack, entry: Path) -> None:
+def test_corrupted_cached_traces(attack: Attack, entry: Path) -> None:
     whole = entry.read_bytes()
 
     def check(chance: Random) -> None:
@@ -52,7 +52,7 @@ def test_damaged_kept_traces(attack: Attack, entry: Path) -> None:
 
 
 @pytest.mark.slow
-def test_forged_kept_traces(attack: Attack, entry: Path) -> None:
+def test_forged_cached_traces(attack: Attack, entry: Path) -> None:
     document = json.loads(gzip.decompress(entry.read_bytes()))
 
     def check(chance: Random) -> None:
