@@ -51,7 +51,7 @@ def test_what_a_cloud_timed_is_predicted_without_a_fit_as_well_as_the_page_says(
     rows = [row for row in validate([EXAMPLES], Options()).predicted if row.measurement.source.startswith("lambdal/")]
     apes = [abs(row.predicted_s / row.measurement.step_s - 1) for row in rows]
     assert len(rows) == 91
-    assert sum(apes) / len(apes) < 0.096  # one point above docs/accuracy.md
+    assert sum(apes) / len(apes) < 0.096  # one point above docs/internals/accuracy-steps.md
     inside = [row.low_s <= row.measurement.step_s <= row.high_s for row in rows]
     assert sum(inside) / len(inside) > least_coverage(len(inside))
 

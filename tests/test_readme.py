@@ -80,6 +80,21 @@ def test_the_page_of_first_screens_shows_the_answers_of_its_commands(command: st
     assert first_screen(command, shown_day(PAGE)) in shown(PAGE), "run make docs"
 
 
+@pytest.mark.slow
+def test_the_curve_over_machines_that_the_page_on_scale_shows_is_that_of_its_commands(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    (commands,) = (block for block in re.findall(r"^```console\n(.*?)^```", page, re.M | re.S) if "llama.json" in block)
+    (curve,) = (block for block in re.findall(r"^```text\n(.*?)^```", page, re.M | re.S) if "machines  GPUs" in block)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for command in commands.replace("\\\n", "").splitlines():
+        _, *arguments = shlex.split(command.removeprefix("$ "))
+        arguments = [sys.executable, "-m", "advisor", *arguments]
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
+    rows = [line for line in curve.splitlines() if "DDP" in line or "FSDP" in line]
+    assert len(rows) == 7
+    assert not [row for row in rows if row not in done.stdout.splitlines()]
+
+
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 

@@ -67,7 +67,7 @@ def known_of(device: Device, precision: Precision, catalog: Catalog) -> Known:
     if device.generation in {efficiency.generation, *(one.generation for one in kin)}:
         return "generation"
     vendors = {efficiency.vendor, *efficiency.fitted_vendors, *(one.vendor for one in kin)}
-    return "vendor" if device.vendor in vendors else "nothing"
+    return "vendor" if device.vendor in vendors else "other-vendor"
 
 
 def has_own_figures(device: Device) -> bool:

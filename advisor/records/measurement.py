@@ -12,7 +12,7 @@ MeasuredMode = Literal["inference", "forward_backward", "training"]
 """`forward_backward` is a training step without its optimizer."""
 ServedMode = Literal["ttft", "tpot", "token"]
 """A measured figure of a served language model: TTFT, TPOT, or the time per output token of all requests together."""
-Known = Literal["calibrated", "device", "generation", "vendor", "nothing"]
+Known = Literal["calibrated", "device", "generation", "vendor", "other-vendor"]
 """The source of a prediction's efficiency: this machine, this device, another device of its generation,
 another generation of its vendor, or other vendors only."""
 

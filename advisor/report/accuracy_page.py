@@ -23,7 +23,7 @@ _MARKS: Mapping[Known, tuple[Color, Symbol, str]] = {
     "device": (1, "circle", "the device was in the fit"),
     "generation": (3, "square", "another device of its generation was"),
     "vendor": (5, "triangle", "another generation of its vendor was"),
-    "nothing": (2, "star", "nothing of its vendor was"),
+    "other-vendor": (2, "star", "nothing of its vendor was"),
 }
 _COLUMNS: tuple[ColumnOf[PredictedRow], ...] = (
     column("model", lambda row: row.measurement.model),

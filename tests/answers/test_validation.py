@@ -213,7 +213,7 @@ def test_what_was_known_of_a_device_follows_from_the_devices_of_its_fit() -> Non
         return known_of(device, "fp32", replace(catalog, efficiencies=efficiencies))
 
     names = ("rtx-3090", "a10g", "t4", "mi100")
-    assert [known(name, general) for name in names] == ["device", "generation", "vendor", "nothing"]
+    assert [known(name, general) for name in names] == ["device", "generation", "vendor", "other-vendor"]
     assert known("mi100", general, own) == "calibrated"
     # A fit of the generation alone, whatever its devices are called today.
     assert known("a10g", replace(ampere, fitted_on=("renamed",))) == "generation"

@@ -1,5 +1,7 @@
 """The sentence on an offer that is left out."""
 
+import re
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -26,6 +28,17 @@ def test_every_code_has_a_sentence(code: RejectionCode) -> None:
     (found,) = rejections([Rejected(offer=toys.offer("m1"), causes=(cause,))], None)
     assert (found.instance, found.code) == ("m1", code)
     assert found.reason
+
+
+def test_the_page_on_costs_has_every_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
+    table = page.partition("| reason | why the offer is not ranked |")[2].partition("\n\n")[0]
+    codes = [
+        code
+        for cell in re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
+        for code in cell.strip("`").split("`, `")
+    ]
+    assert sorted(codes) == sorted(get_args(RejectionCode))
 
 
 def test_money_is_in_the_currency_of_the_answer_and_the_flag_in_dollars() -> None:

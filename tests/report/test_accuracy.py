@@ -35,11 +35,11 @@ def test_the_whole_comes_first_then_each_grouping() -> None:
 
 
 def test_what_was_known_comes_first_with_the_width_of_its_intervals() -> None:
-    rows = [predicted(2.0, known="nothing"), predicted(2.0, known="device"), predicted(1.0, known="calibrated")]
+    rows = [predicted(2.0, known="other-vendor"), predicted(2.0, known="device"), predicted(1.0, known="calibrated")]
     lines = [line.split() for line in render_accuracy(score(rows, [failed()]), view=View()).splitlines()]
     start = lines.index(["known", "n", "mean", "med.", "bias", "in", "90", "width"])
     rows_shown = lines[start + 1 : start + 6]
-    assert [row[0] for row in rows_shown] == ["all", "calibrated", "device", "nothing", "not"]
+    assert [row[0] for row in rows_shown] == ["all", "calibrated", "device", "other-vendor", "not"]
     # Twice the measurement is off by 100 %. Half of ln(1.1 / 0.9) is 0.1003; over an error of ln 2 = 0.6931: 0.14.
     assert rows_shown[2] == ["device", "1", "100.0", "100.0", "+100.0", "0.0", "0.14"]
     assert rows_shown[1] == ["calibrated", "1", "0.0", "0.0", "+0.0", "100.0"]  # no error, so no ratio
