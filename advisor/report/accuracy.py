@@ -30,10 +30,9 @@ _REPORTED: Mapping[str, str] = {"": "all", "device": "device", "known": "known",
 _KNOWN: Sequence[str] = get_args(Known)
 _VERDICTS: Mapping[Verdict, str] = {"fits": "fit", "tight": "may or may not fit", "does not fit": "do not fit"}
 SERVED_ACCURACY = (
-    "vLLM 0.22.1 on machines of shapes left out of the fit: time per output token with one request is off by 6 % "
-    "on GPUs (69 rows), and by 13, 12, 14, 14 and 26 % on CPUs with AMX, AVX-512 with bf16, AVX-512, AVX2 and on "
-    "Arm (164 rows); under load by 12 % on GPUs, and by 15, 19, 24, 13 and 29 %; time to first token by 15 % on "
-    "GPUs and by 13, 30, 28, 15 and 29 %.",
+    "vLLM 0.22.1 on machines of shapes left out of the fit: with one request, time per output token is off by 6 % on "
+    "GPUs and by 12 to 26 % on CPUs; under load by 12 % and by 13 to 29 %; time to first token by 15 % and by 13 to "
+    "30 %.",
     "A GPU and a CPU that the fit did not see (A10G, EPYC 7452): time per output token 6 and 20 %, time to first "
     "token 25 and 80 %.",
     "Services of older vLLM (0.10 to 0.17) on A100, H100 and H200 with models of 8 to 671 billion parameters, none of "
@@ -42,7 +41,7 @@ SERVED_ACCURACY = (
     "int8, int4, nf4 and nvfp4, narrow caches, pipelines, expert parallelism, several machines. Engines other than "
     "vLLM have no fit.",
 )
-"""The accuracy for LLM serving, of devices left out of the fit (docs/accuracy.md); language-models.md quotes it."""
+"""The accuracy for LLM serving, of devices left out of the fit (docs/internals/accuracy-serving.md); language-models.md quotes it."""
 
 
 def accuracy_content(accuracy: Accuracy, *, top: int) -> Iterator[Block]:
