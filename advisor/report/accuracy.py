@@ -41,7 +41,7 @@ SERVED_ACCURACY = (
     "int8, int4, nf4 and nvfp4, narrow caches, pipelines, expert parallelism, several machines. Engines other than "
     "vLLM have no fit.",
 )
-"""The accuracy for LLM serving, of devices left out of the fit (docs/internals/accuracy-serving.md); language-models.md quotes it."""
+"""The accuracy for LLM serving, of devices left out of the fit; docs/language-models.md quotes it."""
 
 
 def accuracy_content(accuracy: Accuracy, *, top: int) -> Iterator[Block]:
