@@ -298,6 +298,18 @@ def _convolution_backward(call: Call, itemsize_bytes: float) -> Program:
     )
 
 
+def _gpu_convolution_backward(call: Call, itemsize_bytes: float) -> Program:
+    """Add a bias's gradient, which cuDNN does not compute: torch sums the result's gradients in a kernel of its own.
+
+    Source: `convolution_backward` in ATen's Convolution.cpp, and in Inductor's decompositions.
+    """
+    program = _convolution_backward(call, itemsize_bytes)
+    *wants_others, wants_bias = call.attributes["output_mask"]
+    if not wants_bias or not any(wants_others):
+        return program
+    return replace(program, launches=program.launches + 1, pass_bytes=call.inputs[0].numel * itemsize_bytes)
+
+
 def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of attention: fused without dropout, where a score costs an exponential beside its products.
 
@@ -552,7 +564,7 @@ _ON_GPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(_NORM_GRADIENTS, _after_copies(_norm)),
     **dict.fromkeys(_INTERPOLATIONS, _gpu_interpolation),
     "attention_backward": _always(Program(launches=3)),  # row sums, gradients, conversion: FlashAttention-2
-    "aten.convolution_backward": _convolution_backward,
+    "aten.convolution_backward": _gpu_convolution_backward,
     "aten.convolution": _gpu_convolution,
     "aten.roll": _gpu_roll,
     **dict.fromkeys(ENCODER_LAYERS, _gpu_encoder_layer),

@@ -295,7 +295,7 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
     formula = formula_of(row.op)
     if not is_compiled or formula is None:
         return program
-    if formula.family == "conv":
+    if formula.op == "aten.convolution":
         return replace(program, pass_bytes=0.0, pass_cycles=0.0)
     if not formula.fusable and formula.op not in _GENERATED_ALONE:
         return program

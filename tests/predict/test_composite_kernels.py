@@ -290,6 +290,24 @@ def test_each_gradient_of_a_convolution_is_a_call_that_reads_that_of_its_result(
     assert (backward(False, True, False).launches, backward(False, True, False).reread_ratio) == (1, 0)
 
 
+def test_a_gpu_sums_the_gradient_of_a_convolutions_bias_in_a_kernel_of_its_own() -> None:
+    result, images, weight = operand((0.0, 1.0), 5, 10, 10), operand((0.0, 1.0), 15, 10, 10), operand(5, 15, 1, 1)
+
+    def backward(*mask: bool, kind: DeviceKind = "gpu") -> Program:
+        attributes = {"transposed": False, "output_mask": mask}
+        operands = (result, images, weight)
+        return program(row("aten.convolution_backward", operands, family="conv", attributes=attributes), kind)
+
+    whole = backward(True, True, True)
+    assert (whole.launches, whole.dispatches) == (3, 1)
+    assert np.asarray(whole.pass_bytes).tolist() == [4 * 500, 4 * 1000]  # the result's gradients, read once more
+    assert backward(False, True, True).launches == 2
+    alone = backward(False, False, True)  # a single kernel, which reads them
+    assert (alone.launches, alone.pass_bytes) == (1, 0)
+    on_cpu = backward(True, True, True, kind="cpu")  # with the weight's, by oneDNN
+    assert (on_cpu.launches, on_cpu.pass_bytes) == (2, 0)
+
+
 def test_cudnn_runs_a_recurrent_layer_step_by_step() -> None:
     lstm = program(rnn_row(), "gpu")
     assert lstm.launches == 2 * (1 + 2 * 5)  # layers x (inputs' product + 2 kernels x steps)

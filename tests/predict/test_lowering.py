@@ -549,6 +549,15 @@ def test_a_bias_is_added_to_the_result_of_a_convolution() -> None:
     assert not lowered(toy, compile_mode="compile").passed_bytes.any()
 
 
+@pytest.mark.parametrize("compile_mode", get_args(CompileMode))
+def test_the_gradient_of_a_bias_is_summed_on_a_gpu_compiled_or_not(compile_mode: CompileMode) -> None:
+    plain = backward_conv_row()
+    toy = replace(plain, attributes={**plain.attributes, "output_mask": (True, True, True)})
+    without, kernels = (lowered(workload(one), compile_mode=compile_mode) for one in (plain, toy))
+    assert kernels.launches.sum() == without.launches.sum() + 2  # at either batch
+    assert (kernels.data_bytes.sum(axis=0) - without.data_bytes.sum(axis=0)).tolist() == [4 * 500, 4 * 2000]
+
+
 @pytest.mark.parametrize(
     ("toy", "family", "unit"),
     [
