@@ -22,7 +22,15 @@ from advisor.ops.registry import (
     number_of,
 )
 from advisor.ops.rnn import layers_of
-from advisor.predict.cpu_loops import GRAIN_NUMEL, LOOPS, SORTED_CYCLES, VECTORS_NHWC, has_vectors_compiled, loop_of
+from advisor.predict.cpu_loops import (
+    GRAIN_NUMEL,
+    INTERPOLATIONS,
+    LOOPS,
+    SORTED_CYCLES,
+    VECTORS_NHWC,
+    has_vectors_compiled,
+    loop_of,
+)
 from advisor.predict.issued import (
     BROADCAST_CYCLES,
     LEAST_IMAGE_DIMS,
@@ -235,6 +243,7 @@ def _cpu_loop(call: Call, itemsize_bytes: float) -> Program:
         scalar_cycles=loop.shared_cycles,
         serial_cycles=loop.serial_cycles,
         indexed_additions=loop.shared_additions,
+        flop_ratio=FUSED_FLOP_RATIO if op in INTERPOLATIONS else 1.0,  # of elements in registers
         has_vectors_nhwc=op in VECTORS_NHWC,
         has_vectors_compiled=has_vectors_compiled(call),
     )

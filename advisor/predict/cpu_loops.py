@@ -13,6 +13,7 @@ import numpy as np
 from advisor.ops.registry import ITEMSIZE_BYTES, WITHOUT_INDICES, Call, Number, aten, counted_as, formula_of
 from advisor.predict.products import fixed
 
+_IMAGE_DIMS = 4
 GRAIN_NUMEL = 32_768
 """Up to this number of elements torch uses one core (ATen/Parallel.h: GRAIN_SIZE)."""
 
@@ -41,7 +42,7 @@ def loop_of(call: Call) -> Loop:
         is_shared = np.asarray(call.inputs[-1].numel > GRAIN_NUMEL) & (call.inputs[0].dtype == "float32")
         additions = call.inputs[-1].numel * bool(call.attributes.get("accumulate"))
         return Loop(serial_cycles=cycles * ~is_shared, shared_additions=additions * is_shared)
-    if op in VECTORS_NHWC:
+    if op in _SHARES_IMAGES:
         return Loop(shared_cycles=cycles)
     is_shared = _iterated_numel(call) > GRAIN_NUMEL
     return Loop(shared_cycles=cycles * is_shared, serial_cycles=cycles * ~np.asarray(is_shared))
@@ -67,13 +68,19 @@ _ADAPTIVE_POOLS = aten("_adaptive_avg_pool2d adaptive_avg_pool2d adaptive_max_po
 _SHUFFLES = aten("pixel_shuffle pixel_unshuffle")
 _READS_AT_INDICES = aten("index _unsafe_index gather take take_along_dim")
 _WRITES_AT_INDICES = aten("index_put _index_put_impl _unsafe_index_put")
+_NEAREST = aten(
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+    "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"
+)
+_NEAREST_GRADIENTS = tuple(f"{op}_backward" for op in _NEAREST)
 _INPUT_CYCLES: Mapping[str, float] = {
     # From `scripts/nets/operators.py` on a Granite Rapids, but for the loss and other operators of the case.
     **dict.fromkeys(aten("var std var_mean std_mean"), 20.0),  # Welford's update, with a division
-    **dict.fromkeys(aten("upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward"), 12.0),
-    **dict.fromkeys(aten("upsample_linear1d_backward upsample_bilinear2d_backward"), 27.0),
-    "aten.upsample_trilinear3d_backward": 54.0,  # twice the taps
-    "aten.upsample_bicubic2d_backward": 85.0,
+    # Middles of that and of a Zen 4: 12, 27 and 85; 2 to 6, 13 and 64 to 72.
+    **dict.fromkeys(_NEAREST_GRADIENTS, 6.0),
+    **dict.fromkeys(aten("upsample_linear1d_backward upsample_bilinear2d_backward"), 18.0),
+    "aten.upsample_trilinear3d_backward": 36.0,  # twice the taps
+    "aten.upsample_bicubic2d_backward": 75.0,
     # On the Emerald Rapids.
     **dict.fromkeys(aten("median nanmedian kthvalue"), 47.0),
     **dict.fromkeys(aten("adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"), 4.0),
@@ -83,11 +90,7 @@ _INPUT_CYCLES: Mapping[str, float] = {
 """For each element of the first input."""
 _OUTPUT_CYCLES: Mapping[str, float] = {
     # From `scripts/nets/operators.py` on a Granite Rapids.
-    **dict.fromkeys(aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d"), 10.0),
-    "aten.upsample_linear1d": 4.0,  # a row of the result is contiguous; on the Emerald Rapids
-    "aten.upsample_bilinear2d": 10.0,
-    "aten.upsample_trilinear3d": 20.0,  # twice the taps
-    "aten.upsample_bicubic2d": 27.0,
+    "aten.upsample_bicubic2d": 27.0,  # on a Zen 4 27 in fp32 and 35 in bf16
     **dict.fromkeys(aten("where masked_fill"), 15.0),  # masked_fill on the Emerald Rapids: 16
     # On the Emerald Rapids.
     **dict.fromkeys(_READS_AT_INDICES, 4.0),  # 2 in rows, 7 in columns
@@ -100,6 +103,20 @@ _OUTPUT_CYCLES: Mapping[str, float] = {
     "aten.exponential": 65.0,
 }
 """For each element of the output."""
+_INTERPOLATED_CYCLES: Mapping[str, tuple[float, float]] = {
+    # On a Zen 4, rows of 64 to 8,192: 1.6 to 2.7, 2.3 to 3.3 (bf16), 3.4 and 7, 5 and 11, 17 to 19 and 24.
+    **dict.fromkeys(_NEAREST, (2.1, 2.6)),
+    "aten.upsample_linear1d": (3.4, 7.0),
+    "aten.upsample_bilinear2d": (5.0, 11.0),
+    "aten.upsample_trilinear3d": (18.0, 24.0),
+}
+"""For each element of the output, in fp32 and in 16 bits."""
+_LARGE_IMAGE_SIZE = 128
+"""Up to this height + width of the result, torch copies 2-D images to channels-last, interpolates them with SIMD, and
+copies the result back (ATen's UpSampleKernel.cpp: `_use_vectorized_kernel_cond_2d`)."""
+_IMAGE_COPY_CYCLES, _HALF_IMAGE_COPY_CYCLES = 5.5, 4.0
+"""For each element that is then copied: 4.1 in fp32 and 2.9 in bf16 on a Zen 4 (results of 14 x 14 to 56 x 56, 32 to
+128 channels), 6.9 to 8 in fp32 on the Granite Rapids (56 x 56, 64 channels)."""
 _WINDOW_CYCLES: Mapping[str, tuple[float, float]] = {
     # Zen 4 at 3.45 GHz and Emerald Rapids, windows of 1 x 2 to 5 x 5: 20 + 7 and 36 + 8.5 cycles, one thread, fp32.
     **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), (28.0, 7.5)),
@@ -163,6 +180,16 @@ ADDED_CYCLES = 5.0
 _PICKED_CYCLES = 13.0
 _PICKED_GRADIENT_CYCLES = 30.0
 """A pixel of `nll_loss2d`, and of its gradient."""
+
+
+def _interpolation(call: Call) -> Number:
+    source, result = call.inputs[0], call.outputs[0]
+    is_half = source.itemsize_bytes < ITEMSIZE_BYTES["float32"]
+    cycles = _INTERPOLATED_CYCLES[counted_as(call.op)][is_half] * result.numel
+    if len(result.shape) != _IMAGE_DIMS:
+        return cycles
+    copied = (_HALF_IMAGE_COPY_CYCLES if is_half else _IMAGE_COPY_CYCLES) * (source.numel + result.numel)
+    return np.where(result.shape[-2] + result.shape[-1] <= _LARGE_IMAGE_SIZE, copied, cycles)
 
 
 def _indexed_writes(call: Call) -> Number:
@@ -244,6 +271,7 @@ def _per_flop(cycles: float) -> _Cycles:
 LOOPS: Mapping[str, _Cycles] = {
     **{op: _per_input(cycles) for op, cycles in _INPUT_CYCLES.items()},
     **{op: _per_output(cycles) for op, cycles in _OUTPUT_CYCLES.items()},
+    **dict.fromkeys(_INTERPOLATED_CYCLES, _interpolation),
     **{op: _per_window(cycles, element_cycles) for op, (cycles, element_cycles) in _WINDOW_CYCLES.items()},
     **{op: _per_flop(cycles) for op, cycles in _COMPARISON_CYCLES.items()},
     **dict.fromkeys(_WRITES_AT_INDICES, _indexed_writes),
@@ -262,20 +290,26 @@ LOOPS: Mapping[str, _Cycles] = {
     "aten.nll_loss2d_backward": lambda call: _PICKED_GRADIENT_CYCLES * call.inputs[2].numel,
 }
 """Returns the cycles of a call, by operator."""
-VECTORS_NHWC = frozenset({*_WINDOW_CYCLES, *_ADAPTIVE_AVERAGES, *_SHUFFLES})
+_SHARES_IMAGES = frozenset({*_WINDOW_CYCLES, *_ADAPTIVE_AVERAGES, *_SHUFFLES})
+INTERPOLATIONS = frozenset(op for op in LOOPS if "upsample" in op)
+VECTORS_NHWC = _SHARES_IMAGES | {
+    op for op in INTERPOLATIONS if "1d" not in op and any(mode in op for mode in ("nearest", "bilinear2d", "trilinear"))
+}
 """Operators that take SIMD if images are channels-last."""
 _VECTORS_COMPILED = frozenset(
     {
         *_WINDOW_CYCLES,
         *_SHUFFLES,
         *_WRITES_AT_INDICES,
+        *(op for op in _INTERPOLATED_CYCLES if "1d" not in op),
         *aten("where masked_fill var std var_mean std_mean im2col nll_loss2d_forward nll_loss2d_backward"),
         *aten("_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data"),
     }
 )
-"""Operators that take 0.02 to 0.5 of their eager time in the code that torch.compile generates. Others that it
-generates take as long as in eager mode or longer: interpolation 1.1 to 2.0, reads at indices 0.7 to 1.0, maxima with
-their index 0.6 to 0.7, dropout 1.5 (one core of a Zen 4, torch 2.13)."""
+"""Operators that take 0.02 to 0.5 of their eager time in the code that torch.compile generates; interpolations take 1.2
+to 1.6 of that of channels-last images, as compiled ones are. Others that it generates take as long as in eager mode or
+longer: reads at indices 0.7 to 1.0, maxima with their index 0.6 to 0.7, dropout 1.5 (one core of a Zen 4, torch
+2.13)."""
 
 
 def has_vectors_compiled(call: Call) -> bool:

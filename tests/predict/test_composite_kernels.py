@@ -233,9 +233,10 @@ def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu(
 @pytest.mark.parametrize(
     ("op", "cycles"),
     [
-        ("aten.upsample_nearest2d", 10 * 8 * 14 * 14),  # for each output
-        ("aten.upsample_bilinear2d", 10 * 8 * 14 * 14),
-        ("aten.upsample_bicubic2d", 27 * 8 * 14 * 14),
+        ("aten.upsample_nearest2d", 5.5 * 8 * (7 * 7 + 14 * 14)),  # small images are copied to channels-last and back
+        ("aten._upsample_nearest_exact2d", 5.5 * 8 * (7 * 7 + 14 * 14)),
+        ("aten.upsample_bilinear2d", 5.5 * 8 * (7 * 7 + 14 * 14)),
+        ("aten.upsample_bicubic2d", 27 * 8 * 14 * 14),  # for each output
         ("aten.where", 15 * 8 * 14 * 14),
         ("aten.var", 20 * 8 * 7 * 7),  # for each input
         ("aten.sort", 13.5 * 8 * 7 * 7 * np.log2(7)),  # for each of the n log2 n comparisons along the last dimension

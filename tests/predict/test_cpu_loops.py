@@ -115,6 +115,40 @@ def test_an_adaptive_average_costs_as_much_backward_as_forward() -> None:
     assert cycles(backward)[1] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("mode", "size", "each"),
+    [
+        # Torch copies images whose height and width sum up to 128 to channels-last and back: a quarter and the whole.
+        ("nearest", 64, {"float32": 5.5 * 1.25, "bfloat16": 4.0 * 1.25}),
+        ("nearest", 66, {"float32": 2.1, "bfloat16": 2.6}),
+        ("bilinear", 66, {"float32": 5.0, "bfloat16": 11.0}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_small_images_are_interpolated_channels_last_and_large_ones_by_element(
+    mode: str, size: int, each: dict[str, float], dtype: str
+) -> None:
+    half = size // 2
+    small, large = operand((0.0, 1.0), 16, half, half, dtype=dtype), operand((0.0, 1.0), 16, size, size, dtype=dtype)
+    (_, many) = cycles(loop(f"aten.upsample_{mode}2d", small, outputs=(large,)))
+    assert many == pytest.approx([each[dtype] * 16 * size * size, each[dtype] * 320 * size * size])
+
+
+@pytest.mark.parametrize(
+    ("op", "has_vectors"),
+    [
+        ("upsample_nearest2d", True), ("_upsample_nearest_exact3d", True), ("upsample_bilinear2d_backward", True),
+        ("upsample_bicubic2d", False), ("upsample_linear1d", False), ("_upsample_nearest_exact1d_backward", False),
+    ],
+)  # fmt: skip
+def test_channels_last_images_take_simd_in_all_interpolations_but_bicubic(op: str, has_vectors: bool) -> None:
+    images = operand((0.0, 1.0), 8, 10, 10)
+    toy = row(f"aten.{op}", (images,), (images,), family="interpolate")
+    found = program_of(call_at(toy, batch=BATCHES), kind="cpu", itemsize_bytes=4.0)
+    assert found.has_vectors_nhwc == has_vectors
+    assert found.flop_ratio < 1  # its FLOP are of elements in registers
+
+
 def lowered_cycles(toy: Row, *, compile_mode: CompileMode) -> float:
     """Return the cycles of the loops of a row that no other is fused with, for the larger batch."""
     counts = count_rows(workload(toy), batches=BATCHES, width="full", compile_mode=compile_mode)
@@ -127,7 +161,8 @@ def lowered_cycles(toy: Row, *, compile_mode: CompileMode) -> float:
     [
         ("masked_fill", (ROWS,), {}, 15.0 * 128_000, 0.0),  # generated, with SIMD
         ("bernoulli", (ROWS,), {}, 20.0 * 128_000, 20.0 * 128_000),  # generated, one element at a time
-        ("upsample_nearest2d", (ROWS,), {}, 10.0 * 128_000, 10.0 * 128_000),
+        ("upsample_nearest1d", (ROWS,), {}, 2.1 * 128_000, 2.1 * 128_000),
+        ("upsample_nearest3d", (ROWS,), {}, 2.1 * 128_000, 0.0),  # compiled images are channels-last
         ("kthvalue", (LENGTHS,), {}, 47.0 * 128_000, 47.0 * 128_000),  # left to torch
     ],
 )
