@@ -13,6 +13,7 @@ from advisor.ops.registry import (
     CHANNELS_LAST,
     ITEMSIZE_BYTES,
     MADE_CONTIGUOUS,
+    STRIDED,
     WITHOUT_INDICES,
     Call,
     Number,
@@ -27,6 +28,7 @@ from advisor.predict.cpu_loops import (
     INTERPOLATIONS,
     LOOPS,
     SORTED_CYCLES,
+    TRANSPOSED_CYCLES,
     VECTORS_NHWC,
     has_vectors_compiled,
     loop_of,
@@ -151,7 +153,9 @@ def program_of(call: Call, *, kind: DeviceKind, itemsize_bytes: float) -> Progra
     """Return the program of a call: one kernel, unless the operator is known to need more."""
     lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(counted_as(call.op))
     program = lowering(call, itemsize_bytes) if lowering else _ONE_KERNEL
-    issued = issued_of(call) if kind == "gpu" else None
+    if kind == "cpu":
+        return _cpu_elementwise(program, call) if STRIDED in call.attributes else program
+    issued = issued_of(call)
     if issued is None:
         return program
     return replace(program, issue_cycles=issued.cycles, nchw_issue_cycles=issued.nchw_cycles)
@@ -207,6 +211,43 @@ def _after_copies(lowering: _Lowering) -> _Lowering:
         return replace(program, nchw_copied_bytes=copied_numel * itemsize_bytes, nchw_copied_cycles=cycles)
 
     return with_copies
+
+
+def _cpu_after_copies(lowering: _Lowering) -> _Lowering:
+    """Add the same copies on a CPU (ATen's layer_norm_kernel.cpp calls `expect_contiguous`)."""
+
+    def with_copies(call: Call, itemsize_bytes: float) -> Program:
+        program = lowering(call, itemsize_bytes)
+        if MADE_CONTIGUOUS not in call.attributes:
+            return program
+        return _transposing(program, call.attributes[MADE_CONTIGUOUS] * call.inputs[0].numel, itemsize_bytes)
+
+    return with_copies
+
+
+def _cpu_elementwise(program: Program, call: Call) -> Program:
+    """Add the cycles of operands that are transposed to each other; a loop over single elements has them already.
+
+    Channels-last images are taken to be in the order that a permutation asks for.
+    """
+    result = call.outputs[0]
+    if call.attributes[STRIDED] != "transposed" or counted_as(call.op) in LOOPS:
+        return program
+    program = _transposing(program, result.numel, result.itemsize_bytes)
+    return replace(program, has_vectors_nhwc=len(result.shape) == _IMAGE_DIMS)
+
+
+def _transposing(program: Program, numel: Number, itemsize_bytes: float) -> Program:
+    """Add a CPU's cycles for the elements that it transposes; Inductor transposes them in registers."""
+    cycles = TRANSPOSED_CYCLES.get(itemsize_bytes, 0.0) * numel
+    is_shared = np.asarray(numel > GRAIN_NUMEL)
+    return replace(
+        program,
+        scalar_cycles=cycles * is_shared,
+        serial_cycles=cycles * ~is_shared,
+        has_vectors_nhwc=True,
+        has_vectors_compiled=True,
+    )
 
 
 def _gpu_group_norm(call: Call, itemsize_bytes: float) -> Program:
@@ -582,7 +623,9 @@ _ON_GPU: Mapping[str, _Lowering] = {
 }
 _ON_CPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(FAST_PATHS, _cpu_fast_path),
-    **dict.fromkeys((*_BATCH_NORMS, "aten.native_group_norm", *_NORM_GRADIENTS), _norm),
+    **dict.fromkeys((*_BATCH_NORMS, "aten.native_group_norm", "aten.native_group_norm_backward"), _norm),
+    "aten.native_layer_norm": _cpu_after_copies(_always(_ONE_KERNEL)),
+    "aten.native_layer_norm_backward": _cpu_after_copies(_norm),
     "aten.convolution_backward": _convolution_backward,
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
     **dict.fromkeys(LOOPS, _cpu_loop),

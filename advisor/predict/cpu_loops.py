@@ -117,6 +117,10 @@ copies the result back (ATen's UpSampleKernel.cpp: `_use_vectorized_kernel_cond_
 _IMAGE_COPY_CYCLES, _HALF_IMAGE_COPY_CYCLES = 5.5, 4.0
 """For each element that is then copied: 4.1 in fp32 and 2.9 in bf16 on a Zen 4 (results of 14 x 14 to 56 x 56, 32 to
 128 channels), 6.9 to 8 in fp32 on the Granite Rapids (56 x 56, 64 channels)."""
+TRANSPOSED_CYCLES: Mapping[float, float] = {2.0: 3.0, 4.0: 3.5}
+"""For each element of a result whose operands are `STRIDED` and transposed to each other, keyed by its bytes. In a
+cache, copies take a Zen 4 2 to 3 in fp32, 6 to 7 with rows of 512, and 1 to 2.3 in bf16, additions 2.4 to 4 and 4 to
+4.5; from memory 3.2 to 4.3, 1.9 to 3.2, 4 to 5 and 4 to 5. A Granite Rapids takes `STRIDED_COPY_CYCLES`."""
 _WINDOW_CYCLES: Mapping[str, tuple[float, float]] = {
     # Zen 4 at 3.45 GHz and Emerald Rapids, windows of 1 x 2 to 5 x 5: 20 + 7 and 36 + 8.5 cycles, one thread, fp32.
     **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), (28.0, 7.5)),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from advisor.ops.evaluate import call_at
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, STRIDED
 from advisor.predict.composite_kernels import CASTS, Program, program_of
 from advisor.records.device import DeviceKind
 from advisor.records.workload import Row
@@ -273,7 +273,35 @@ def test_norms_first_copy_operands_that_come_in_another_order_on_a_gpu(op: str) 
     assert np.asarray(copies.nchw_copied_bytes).tolist() == [2 * 4 * 800, 2 * 4 * 1600]
     assert np.asarray(copies.nchw_copied_cycles).tolist() == [2 * 1.8 * 800, 2 * 1.8 * 1600]
     assert program(in_order, "gpu").nchw_copied_bytes == 0
-    assert program(norm, "cpu") == program(in_order, "cpu")
+
+
+@pytest.mark.parametrize("op", ["aten.native_layer_norm", "aten.native_layer_norm_backward"])
+def test_layer_norms_take_a_cpu_cycles_for_each_element_that_they_first_copy(op: str) -> None:
+    images = operand((0.0, 1.0), 100, 20, 8)  # 16,000 elements, which one core copies, and 32,000; two operands
+    norm = row(op, (images, images, images), (images,), family="norm", attributes={MADE_CONTIGUOUS: 2})
+    copies = program(norm, "cpu")
+    assert np.asarray(copies.serial_cycles).tolist() == [2 * 3.5 * 16_000, 0]
+    assert np.asarray(copies.scalar_cycles).tolist() == [0, 2 * 3.5 * 32_000]
+    assert copies.has_vectors_nhwc  # channels-last images are contiguous when their channels come last
+    assert not np.any(program(replace(norm, attributes={}), "cpu").scalar_cycles)
+    assert program(replace(norm, op="aten.native_group_norm"), "cpu") == Program(reread_ratio=1.0)
+
+
+@pytest.mark.parametrize("op", ["aten.clone", "aten.add", "aten.cat"])
+def test_operands_in_another_order_take_a_cpu_cycles_for_each_element(op: str) -> None:
+    tokens, halves = operand((0.0, 16.0), 20, 100), operand((0.0, 16.0), 20, 100, dtype="bfloat16")
+    transposed = row(op, (tokens, tokens), (tokens,), family="copy", attributes={STRIDED: "transposed"})
+    found = program(transposed, "cpu")
+    assert np.asarray(found.serial_cycles).tolist() == [3.5 * 32_000, 0]
+    assert np.asarray(found.scalar_cycles).tolist() == [0, 3.5 * 64_000]
+    assert not found.has_vectors_nhwc
+    assert found.has_vectors_compiled
+    assert np.asarray(program(replace(transposed, outputs=(halves,)), "cpu").serial_cycles)[0] == 3 * 32_000
+    images = replace(transposed, outputs=(operand((0.0, 1.0), 8, 10, 10),))
+    assert program(images, "cpu").has_vectors_nhwc
+    assert not np.any(program(replace(transposed, attributes={STRIDED: "rows"}), "cpu").scalar_cycles)
+    masked = row("aten.masked_fill", (tokens,), (tokens,), family="pointwise", attributes={STRIDED: "transposed"})
+    assert np.asarray(program(masked, "cpu").serial_cycles)[0] == 15 * 32_000  # a loop in any order
 
 
 @pytest.mark.parametrize("kind", ["gpu", "cpu"])
