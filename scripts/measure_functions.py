@@ -54,6 +54,26 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sinh": torch.sinh,
     "cosh": torch.cosh,
     "erfinv": lambda x: torch.erfinv(x / 10),
+    "celu": lambda x: functional.celu(-x),
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "exp2": torch.exp2,
+    "logaddexp2": lambda x: torch.logaddexp2(x, x),
+    "erfc": torch.erfc,
+    "tan": torch.tan,
+    "atan": torch.atan,
+    "asin": lambda x: torch.asin(x / 10),
+    "acos": lambda x: torch.acos(x / 10),
+    "asinh": torch.asinh,
+    "acosh": lambda x: torch.acosh(x + 1),
+    "atanh": lambda x: torch.atanh(x / 10),
+    "sinc": torch.sinc,
+    "logit": lambda x: torch.logit(x / 10),
+    "i0": torch.i0,
+    "special_entr": torch.special.entr,
+    "trunc": torch.trunc,
+    "copysign": lambda x: torch.copysign(x, x),
+    "special_xlog1py": lambda x: torch.special.xlog1py(x, x),
     "lgamma": torch.lgamma,
     "digamma": torch.digamma,
     "gt": lambda x: x > 1,
@@ -111,6 +131,8 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
     classes = torch.rand(1, 16, 128, 128).to(dtype)
     targets = torch.randint(16, (1, 128, 128))
     columns = functional.unfold(image, 3, padding=1)
+    mask, full = x > y, x > -1
+    grid, pixels = (torch.rand(1, 64, 64, 2) * 2 - 1).to(dtype), image.permute(0, 2, 3, 1).contiguous()
     yield "masked_fill", numel, lambda: x.masked_fill(y > x, 0.0)
     yield "where", numel, lambda: torch.where(y > x, x, y)
     yield "index, rows", numel, lambda: table[places]
@@ -123,8 +145,16 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
         yield f"argmax, rows of {width}", numel, lambda w=width: x.view(-1, w).argmax(-1)  # type: ignore[misc]
     yield "argmax of 16 classes", numel, lambda: classes.argmax(1)
     yield "median", numel, lambda: x.median(-1)
+    yield "any, random rows of 512", numel, lambda: mask.any(-1)
+    yield "all of rows that are", numel, lambda: full.all(-1)
+    yield "count_nonzero", numel, lambda: x.count_nonzero(-1)
+    yield "norm, channels", numel, lambda: image.norm(dim=1)
     yield "cumsum, last dimension", numel, lambda: x.cumsum(-1)
     yield "cumsum, first dimension", numel, lambda: x.cumsum(0)
+    for width in (64, 512):
+        yield f"cummax, rows of {width}", numel, lambda w=width: x.view(-1, w).cummax(-1)  # type: ignore[misc]
+    yield "logcumsumexp", numel, lambda: x.logcumsumexp(-1)
+    yield "stack, last dimension", 2 * numel, lambda: torch.stack((x, x), -1)
     for width, k in ((64, 8), (512, 1), (512, 8), (512, 16), (4096, 1), (4096, 8), (4096, 64), (32_768, 500)):
         yield f"topk, {k} of {width}", numel, lambda w=width, k=k: x.view(-1, w).topk(k, -1)  # type: ignore[misc]
     yield "searchsorted, each of 6 comparisons", 6 * numel, lambda: torch.searchsorted(edges, x)
@@ -143,6 +173,32 @@ def loops(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[[], object]
     yield "col2im", 9 * numel, lambda: functional.fold(columns, (64, 64), 3, padding=1)
     yield "pixel_shuffle", numel, lambda: functional.pixel_shuffle(image, 2)
     yield "upsample_linear1d", 2 * numel, lambda: functional.interpolate(wide[None], scale_factor=2, mode="linear")
+    small, large = image[:, :, :28, :28].contiguous(), image
+    for mode in ("nearest", "bilinear"):
+        for name, source, count in (("small", small, 5.0 * small.numel()), ("large", large, 4.0 * large.numel())):
+            yield (
+                f"{mode} of {name} images",
+                count,
+                lambda s=source, m=mode: functional.interpolate(s, scale_factor=2, mode=m),  # type: ignore[misc]
+            )
+    for mode in ("bilinear", "nearest", "bicubic"):
+        yield (
+            f"grid_sample, {mode}",
+            numel,
+            lambda m=mode: functional.grid_sample(image, grid, mode=m, align_corners=False),  # type: ignore[misc]
+        )
+    yield "to channels-last", numel, lambda: image.permute(0, 2, 3, 1).contiguous()
+    yield "and back", numel, lambda: pixels.permute(0, 3, 1, 2).contiguous()
+    yield "adding the transpose", numel, lambda: x + y.t()
+    if dtype == torch.float32:
+        affine = torch.rand(4, 2, 3)
+        yield "affine_grid", 2.0**15, lambda: functional.affine_grid(affine, [4, 1, 64, 64], align_corners=False)
+        for scale in (0.25, 0.5, 2.0):
+            yield (
+                f"antialiased bilinear x{scale}",
+                numel,
+                lambda s=scale: functional.interpolate(image, scale_factor=s, mode="bilinear", antialias=True),  # type: ignore[misc]
+            )
     yield "nll_loss2d", float(targets.numel()), lambda: functional.nll_loss(classes, targets)
     yield "bernoulli", numel, lambda: torch.empty_like(x).bernoulli_(0.9)
     yield "rand", numel, lambda: torch.rand_like(x)

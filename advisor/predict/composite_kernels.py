@@ -117,15 +117,16 @@ _QUERY_BLOCKS = ((768.0, 256.0), (192.0, 64.0), (0.0, 32.0))
 _CALLS_PER_BLOCK = 6.0
 """Calls of oneDNN's matmul for a block of 16-bit gradients; 289 and 313 were counted for 48 and 12 x 4 blocks."""
 _FLOP_RATIO_OF_FUNCTION: Mapping[str, float] = {
-    "div": 1.5, "hardswish": 2, "rsqrt": 4, "sqrt": 5, "silu": 5, "sigmoid": 5, "silu_backward": 7, "gelu": 10,
-    "exp": 10, "log": 13, "sin": 17, "cos": 17, "erf": 17, "softplus": 20, "gelu_backward": 28, "tanh": 33, "mish": 50,
-    "mish_backward": 60,
+    "div": 1.5, "hardswish": 2, "logsumexp": 3, "copysign": 3, "exp2": 4, "rsqrt": 4, "sqrt": 5, "silu": 5,
+    "sigmoid": 5, "silu_backward": 7, "gelu": 10, "exp": 10, "log": 13, "log2": 13, "log10": 13, "sin": 17, "cos": 17,
+    "erf": 17, "logit": 17, "atanh": 19, "softplus": 20, "logaddexp2": 20, "asin": 22, "acos": 23, "tan": 23,
+    "erfc": 24, "gelu_backward": 28, "special_entr": 33, "tanh": 33, "atan": 33, "mish": 50, "mish_backward": 60,
     # On an Emerald Rapids, where softplus and mish have 0.8 to 1 of the Zen 4's ratio. Comparisons: of gt and eq.
     "log_sigmoid_backward": 3, "glu": 5, "softplus_backward": 6, "elu_backward": 6.5,
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "binary_cross_entropy_with_logits"), 7), "log1p": 8,
-    "glu_backward": 9, "erfinv": 13, "expm1": 13, "hypot": 14, "elu": 15, "atan2": 16, "cosh": 17, "sinh": 17,
-    "log_sigmoid_forward": 18, "fmod": 18, "logaddexp": 20, "remainder": 21, "floor_divide": 33, "xlogy": 45,
-    "lgamma": 70, "digamma": 200,
+    "glu_backward": 9, "erfinv": 13, "expm1": 13, "hypot": 14, "elu": 15, "celu": 15, "atan2": 16, "cosh": 17,
+    "sinh": 17, "log_sigmoid_forward": 18, "fmod": 18, "logaddexp": 20, "remainder": 21, "floor_divide": 33,
+    "xlogy": 45, "lgamma": 70, "digamma": 200,
 }  # fmt: skip
 """Time per FLOP of torch's vectorized functions on a CPU relative to an addition, both in the nearest cache.
 Measured by `scripts/measure_functions.py` in fp32 on a Zen 4, torch 2.13; bf16, computed in fp32, takes as long."""

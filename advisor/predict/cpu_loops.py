@@ -10,7 +10,16 @@ from functools import partial
 
 import numpy as np
 
-from advisor.ops.registry import ITEMSIZE_BYTES, WITHOUT_INDICES, Call, Number, aten, counted_as, formula_of
+from advisor.ops.registry import (
+    ITEMSIZE_BYTES,
+    WITHOUT_INDICES,
+    Call,
+    Number,
+    aten,
+    counted_as,
+    formula_of,
+    is_one,
+)
 from advisor.predict.products import fixed
 
 _IMAGE_DIMS = 4
@@ -86,8 +95,21 @@ _INPUT_CYCLES: Mapping[str, float] = {
     **dict.fromkeys(aten("adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"), 4.0),
     "aten.grid_sampler_2d_backward": 53.0,
     "aten.col2im": 6.0,
+    # On a Zen 4. Masks take 2 if a row is all of one value, 5 to 9 if it is random.
+    **dict.fromkeys(aten("any all"), 4.0),
+    "aten.count_nonzero": 3.0,
+    **dict.fromkeys(aten("logcumsumexp _logcumsumexp"), 95.0),
 }
 """For each element of the first input."""
+_SCALAR_FUNCTIONS: Mapping[str, float] = {
+    "aten.trunc": 13.0,
+    "aten.sinc": 32.0,
+    "aten.special_xlog1py": 42.0,
+    "aten.acosh": 56.0,
+    "aten.asinh": 79.0,
+}
+"""Functions without SIMD, of a million random numbers on a Zen 4. The same 16,384 time and again, for which it learns
+to predict the branches, take a third to all of that. Compiled code has SIMD for them."""
 _OUTPUT_CYCLES: Mapping[str, float] = {
     # From `scripts/nets/operators.py` on a Granite Rapids.
     "aten.upsample_bicubic2d": 27.0,  # on a Zen 4 27 in fp32 and 35 in bf16
@@ -101,6 +123,11 @@ _OUTPUT_CYCLES: Mapping[str, float] = {
     **dict.fromkeys(aten("rand rand_like uniform randn randn_like normal normal_functional"), 10.0),
     **dict.fromkeys(aten("randint randint_like random"), 11.0),
     "aten.exponential": 65.0,
+    # On a Zen 4.
+    "aten.affine_grid_generator": 17.0,
+    "aten.grid_sampler_3d": 44.0,
+    "aten.i0": 99.0,
+    **_SCALAR_FUNCTIONS,
 }
 """For each element of the output."""
 _INTERPOLATED_CYCLES: Mapping[str, tuple[float, float]] = {
@@ -117,10 +144,23 @@ copies the result back (ATen's UpSampleKernel.cpp: `_use_vectorized_kernel_cond_
 _IMAGE_COPY_CYCLES, _HALF_IMAGE_COPY_CYCLES = 5.5, 4.0
 """For each element that is then copied: 4.1 in fp32 and 2.9 in bf16 on a Zen 4 (results of 14 x 14 to 56 x 56, 32 to
 128 channels), 6.9 to 8 in fp32 on the Granite Rapids (56 x 56, 64 channels)."""
+_SAMPLED_CYCLES: Mapping[int, tuple[float, float]] = {0: (7.0, 19.0), 1: (2.4, 2.5), 2: (40.0, 140.0)}
+"""For each element that `grid_sample` returns, by torch's `interpolation_mode`, in fp32 and in 16 bits: on a Zen 4 5 to
+10 and 19 bilinear, 2 to 3 of the nearest, 29 to 53 and 140 bicubic."""
+_ANTIALIASED_TAPS: Mapping[str, float] = {
+    "aten._upsample_bilinear2d_aa": 2.0,
+    "aten._upsample_bicubic2d_aa": 4.0,
+    "aten._upsample_lanczos2d_aa": 6.0,
+}
+"""Taps along one dimension, where the result is not smaller."""
+_ANTIALIASED_CYCLES, _TAP_CYCLES = 3.0, 1.2
+"""For each element of the images that are resized along one dimension after the other, and each of its taps: within
+10 % of what a Zen 4 takes in fp32 for bilinear and bicubic images of a quarter, half and twice their size."""
 TRANSPOSED_CYCLES: Mapping[float, float] = {2.0: 3.0, 4.0: 3.5}
 """For each element of a result whose operands are `STRIDED` and transposed to each other, keyed by its bytes. In a
-cache, copies take a Zen 4 2 to 3 in fp32, 6 to 7 with rows of 512, and 1 to 2.3 in bf16, additions 2.4 to 4 and 4 to
-4.5; from memory 3.2 to 4.3, 1.9 to 3.2, 4 to 5 and 4 to 5. A Granite Rapids takes `STRIDED_COPY_CYCLES`."""
+cache, copies take a Zen 4 2 to 3 in fp32 and 1 to 2.3 in bf16, 6 to 10 where rows are apart by a power of two, and
+additions 2.4 to 4 and 4 to 4.5; from memory 3.2 to 4.3, 1.9 to 3.2, 4 to 5 and 4 to 5. A Granite Rapids takes
+`STRIDED_COPY_CYCLES`."""
 _WINDOW_CYCLES: Mapping[str, tuple[float, float]] = {
     # Zen 4 at 3.45 GHz and Emerald Rapids, windows of 1 x 2 to 5 x 5: 20 + 7 and 36 + 8.5 cycles, one thread, fp32.
     **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), (28.0, 7.5)),
@@ -147,7 +187,7 @@ _COMPARISON_CYCLES: Mapping[str, float] = {
 _ON_ONE_CORE = frozenset(
     aten(
         "col2im bernoulli bernoulli_ native_dropout rand rand_like uniform randn randn_like normal "
-        "normal_functional randint randint_like random exponential nll_loss2d_forward"
+        "normal_functional randint randint_like random exponential nll_loss2d_forward cummax cummin"
     )
 )
 """Operators that torch runs on one thread."""
@@ -177,8 +217,17 @@ _WINDOW_ELEMENT_CYCLES = 1.6
 _ADAPTIVE_WINDOW_CYCLES = 28.0
 """An adaptive average pool, per element and per window: a window of 2 x 2 takes 34 cycles and one of 8 x 8 100 to 136,
 forward and backward."""
-_STRIDED_SCAN_CYCLES = 10.0
-"""An element of a cumulative sum along another dimension than the last; along the last it is bandwidth-bound."""
+_NORMED_CYCLES, _NORM_ROW_CYCLES = 3.0, 340.0
+"""A vector norm along another dimension than the last, such as channels: 8.3 cycles an element of 64 in a row, 4.2 of
+256 and 3.1 of 4,096 (Zen 4); 7 to 24 where rows are apart by a large power of two. Along the last it takes SIMD."""
+_SCAN_CYCLES, _STRIDED_SCAN_CYCLES = 1.5, 10.0
+"""An element of a cumulative sum or product along the last dimension, beside its bytes, and along another. Along the
+last it takes a Zen 4 2.2 to 3.9 with them, and a Granite Rapids at most 1.7."""
+_EXTREME_SCAN_CYCLES, _EXTREME_SCAN_ROW_CYCLES = 3.3, 250.0
+"""A cumulative maximum, per element and per row of the last dimension: 7.5 cycles an element in rows of 64, 4.0 in rows
+of 256 and 3.6 in rows of 2,048 (Zen 4). Along another dimension, which the trace does not tell, 8 to 33."""
+_STACKED_CYCLES = 5.0
+"""An element of tensors that are stacked along a new last dimension: 5.3 in fp32 and 4.7 in bf16 (Zen 4)."""
 ADDED_CYCLES = 5.0
 """An element that a single thread adds at an index."""
 _PICKED_CYCLES = 13.0
@@ -194,6 +243,24 @@ def _interpolation(call: Call) -> Number:
         return cycles
     copied = (_HALF_IMAGE_COPY_CYCLES if is_half else _IMAGE_COPY_CYCLES) * (source.numel + result.numel)
     return np.where(result.shape[-2] + result.shape[-1] <= _LARGE_IMAGE_SIZE, copied, cycles)
+
+
+def _antialiased(call: Call) -> Number:
+    """Return what it takes to resize the width, then the height (`separable_upsample_generic_Nd_kernel_impl`)."""
+    source, result = call.inputs[0], call.outputs[0]
+    cycles: Number = 0.0
+    numel = source.numel
+    for dim in (-1, -2):
+        ratio = result.shape[dim] / source.shape[dim]
+        numel = numel * ratio
+        taps = _ANTIALIASED_TAPS[call.op] * np.maximum(1 / ratio, 1.0)
+        cycles = cycles + numel * (_ANTIALIASED_CYCLES + _TAP_CYCLES * taps)
+    return cycles
+
+
+def _grid_sample(call: Call) -> Number:
+    is_half = call.inputs[0].itemsize_bytes < ITEMSIZE_BYTES["float32"]
+    return _SAMPLED_CYCLES[call.attributes["interpolation_mode"]][is_half] * call.outputs[0].numel
 
 
 def _indexed_writes(call: Call) -> Number:
@@ -214,11 +281,23 @@ def _selection(call: Call) -> Number:
     return numel / np.maximum(n, 1.0) * np.where(n >= _LEAST_PER_SELECTED * k, by_heap, by_partition)
 
 
+def _is_of_last(call: Call) -> bool:
+    """Return whether a reduction is along the last dimensions, kept or not."""
+    kept = list(call.outputs[0].shape)
+    while kept and is_one(kept[-1]):
+        kept.pop()
+    return all(map(np.array_equal, kept, call.inputs[0].shape))
+
+
 def _argmax(call: Call) -> Number:
-    source, rows = call.inputs[0], call.outputs[0]
-    is_last = all(map(np.array_equal, rows.shape, source.shape[:-1]))
-    row_cycles = _ARGMAX_ROW_CYCLES if is_last else _STRIDED_ARGMAX_ROW_CYCLES
-    return _ARGMAX_CYCLES * source.numel + row_cycles * rows.numel
+    row_cycles = _ARGMAX_ROW_CYCLES if _is_of_last(call) else _STRIDED_ARGMAX_ROW_CYCLES
+    return _ARGMAX_CYCLES * call.inputs[0].numel + row_cycles * call.outputs[0].numel
+
+
+def _vector_norm(call: Call) -> Number:
+    if _is_of_last(call):
+        return 0.0
+    return _NORMED_CYCLES * call.inputs[0].numel + _NORM_ROW_CYCLES * call.outputs[0].numel
 
 
 def _extreme(call: Call) -> Number:
@@ -244,7 +323,19 @@ def _softmax(call: Call, *, cycles: float) -> Number:
 def _scan(call: Call) -> Number:
     shape = call.inputs[0].shape
     is_last = call.attributes.get("dim", -1) in (-1, len(shape) - 1)
-    return 0.0 if is_last else _STRIDED_SCAN_CYCLES * call.inputs[0].numel
+    return (_SCAN_CYCLES if is_last else _STRIDED_SCAN_CYCLES) * call.inputs[0].numel
+
+
+def _extreme_scan(call: Call) -> Number:
+    source = call.inputs[0]
+    rows = source.numel / np.maximum(source.shape[-1], 1.0) if source.shape else 1.0
+    return _EXTREME_SCAN_CYCLES * source.numel + _EXTREME_SCAN_ROW_CYCLES * rows
+
+
+def _stack(call: Call) -> Number:
+    source, result = call.inputs[0], call.outputs[0]
+    is_last = all(map(np.array_equal, result.shape, (*source.shape, len(call.inputs))))
+    return _STACKED_CYCLES * result.numel * is_last
 
 
 def _per_input(cycles: float) -> _Cycles:
@@ -290,14 +381,25 @@ LOOPS: Mapping[str, _Cycles] = {
         aten("_softmax_backward_data _log_softmax_backward_data"), partial(_softmax, cycles=_SCALAR_GRADIENT_CYCLES)
     ),
     **dict.fromkeys(aten("cumsum cumprod"), _scan),
+    **dict.fromkeys(aten("cummax cummin"), _extreme_scan),
+    **dict.fromkeys(aten("norm linalg_vector_norm"), _vector_norm),
+    **dict.fromkeys(_ANTIALIASED_TAPS, _antialiased),
+    "aten.grid_sampler_2d": _grid_sample,
+    "aten.stack": _stack,
     "aten.nll_loss2d_forward": lambda call: _PICKED_CYCLES * call.inputs[1].numel,
     "aten.nll_loss2d_backward": lambda call: _PICKED_GRADIENT_CYCLES * call.inputs[2].numel,
 }
 """Returns the cycles of a call, by operator."""
 _SHARES_IMAGES = frozenset({*_WINDOW_CYCLES, *_ADAPTIVE_AVERAGES, *_SHUFFLES})
-INTERPOLATIONS = frozenset(op for op in LOOPS if "upsample" in op)
+INTERPOLATIONS = frozenset(op for op in LOOPS if "upsample" in op or "grid_sampler" in op)
 VECTORS_NHWC = _SHARES_IMAGES | {
-    op for op in INTERPOLATIONS if "1d" not in op and any(mode in op for mode in ("nearest", "bilinear2d", "trilinear"))
+    op
+    for op in (
+        *_INTERPOLATED_CYCLES,
+        *_NEAREST_GRADIENTS,
+        *aten("upsample_bilinear2d_backward upsample_trilinear3d_backward"),
+    )
+    if "1d" not in op
 }
 """Operators that take SIMD if images are channels-last."""
 _VECTORS_COMPILED = frozenset(
@@ -306,7 +408,9 @@ _VECTORS_COMPILED = frozenset(
         *_SHUFFLES,
         *_WRITES_AT_INDICES,
         *(op for op in _INTERPOLATED_CYCLES if "1d" not in op),
+        *_SCALAR_FUNCTIONS,
         *aten("where masked_fill var std var_mean std_mean im2col nll_loss2d_forward nll_loss2d_backward"),
+        *aten("norm linalg_vector_norm count_nonzero stack"),
         *aten("_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data"),
     }
 )

@@ -120,10 +120,11 @@ def test_a_fourier_transform_plans_every_length_on_one_core_of_a_cpu() -> None:
 
 
 def test_functions_take_a_cpu_as_long_as_many_additions_and_a_gpu_as_one() -> None:
-    ratios = {
-        name: program(row(f"aten.{name}", family="pointwise"), "cpu").flop_ratio for name in ("add", "div", "tanh")
-    }
+    names = ("add", "div", "tanh", "log", "log2", "log10", "elu", "celu")
+    ratios = {name: program(row(f"aten.{name}", family="pointwise"), "cpu").flop_ratio for name in names}
     assert ratios["add"] == 1 < ratios["div"] < ratios["tanh"]
+    assert ratios["log2"] == ratios["log10"] == ratios["log"]  # the same code but for a factor
+    assert ratios["celu"] == ratios["elu"]
     assert program(row("aten.tanh", family="pointwise"), "gpu") == Program()
 
 

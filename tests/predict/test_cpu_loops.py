@@ -102,9 +102,59 @@ def test_rows_shorter_than_a_register_take_a_softmax_one_element_at_a_time(op: s
         assert cycles(loop(op, other, outputs=(other,), dim=dim)) == ([0, 0], [0, 0])
 
 
-def test_a_scan_along_the_last_dimension_takes_no_longer_than_its_bytes() -> None:
-    assert cycles(loop("aten.cumsum", ROWS, outputs=(ROWS,), dim=2)) == ([0, 0], [0, 0])
+def test_a_scan_takes_longest_along_another_dimension_than_the_last() -> None:
+    assert cycles(loop("aten.cumsum", ROWS, outputs=(ROWS,), dim=2))[1] == [0, 1.5 * 128_000]
     assert cycles(loop("aten.cumsum", ROWS, outputs=(ROWS,), dim=1))[1] == [0, 10 * 128_000]
+
+
+def test_a_cumulative_maximum_takes_one_core_cycles_for_each_row() -> None:
+    found = cycles(loop("aten.cummax", ROWS, outputs=(ROWS, ROWS)))
+    assert found == ([pytest.approx(3.3 * 6400 + 250 * 100), pytest.approx(20 * (3.3 * 6400 + 250 * 100))], [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        ((100,), 0.0),  # along the last dimension, or the last two, kept or not
+        ((100, 1), 0.0),
+        ((1, 1), 0.0),
+        ((64,), 3 * 128_000 + 340 * 20 * 64),
+        ((1, 64), 3 * 128_000 + 340 * 20 * 64),
+    ],
+)
+def test_a_vector_norm_takes_simd_along_the_last_dimension_alone(kept: tuple[int, ...], expected: float) -> None:
+    found = cycles(loop("aten.linalg_vector_norm", ROWS, outputs=(operand((0.0, 1.0), *kept),)))
+    assert found[1][1] == expected
+
+
+def test_tensors_are_stacked_one_element_at_a_time_along_a_new_last_dimension() -> None:
+    last, first = operand((0.0, 1.0), 100, 64, 2), operand(2, (0.0, 1.0), 100, 64)
+    assert cycles(loop("aten.stack", ROWS, ROWS, outputs=(last,)))[1] == [0, 5 * 256_000]
+    assert cycles(loop("aten.stack", ROWS, ROWS, outputs=(first,))) == ([0, 0], [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "expected"),
+    [
+        # Halves each: 2 x the taps of an image that is not made smaller, first along the width.
+        ("bilinear", (20, 20), 16 * (40 * 20 + 20 * 20) * (3 + 1.2 * 4)),
+        ("bicubic", (80, 160), 16 * (40 * 160 + 80 * 160) * (3 + 1.2 * 4)),
+    ],
+)
+def test_an_antialiased_image_is_resized_along_one_dimension_after_the_other(
+    mode: str, size: tuple[int, int], expected: float
+) -> None:
+    source, result = operand((0.0, 20.0), 16, 40, 40), operand((0.0, 20.0), 16, *size)
+    found = cycles(loop(f"aten._upsample_{mode}2d_aa", source, outputs=(result,)))
+    assert found[1] == pytest.approx([20 * expected, 400 * expected])
+
+
+@pytest.mark.parametrize(("mode", "each"), [(0, 7.0), (1, 2.4), (2, 40.0)])
+def test_a_sample_at_a_grid_costs_by_its_interpolation(mode: int, each: float) -> None:
+    image, grid = operand((0.0, 1.0), 16, 40, 40), operand((0.0, 1.0), 50, 50, 2)
+    result = operand((0.0, 1.0), 16, 50, 50)
+    found = cycles(loop("aten.grid_sampler_2d", image, grid, outputs=(result,), interpolation_mode=mode))
+    assert found[1] == pytest.approx([each * 40_000, each * 800_000])
 
 
 def test_an_adaptive_average_costs_as_much_backward_as_forward() -> None:
@@ -163,6 +213,9 @@ def lowered_cycles(toy: Row, *, compile_mode: CompileMode) -> float:
         ("bernoulli", (ROWS,), {}, 20.0 * 128_000, 20.0 * 128_000),  # generated, one element at a time
         ("upsample_nearest1d", (ROWS,), {}, 2.1 * 128_000, 2.1 * 128_000),
         ("upsample_nearest3d", (ROWS,), {}, 2.1 * 128_000, 0.0),  # compiled images are channels-last
+        ("asinh", (ROWS,), {}, 79.0 * 128_000, 0.0),
+        ("count_nonzero", (LENGTHS,), {}, 3.0 * 128_000, 0.0),
+        ("any", (LENGTHS,), {}, 4.0 * 128_000, 4.0 * 128_000),
         ("kthvalue", (LENGTHS,), {}, 47.0 * 128_000, 47.0 * 128_000),  # left to torch
     ],
 )
