@@ -4,16 +4,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import TypeVar, get_args
 
 from advisor.catalog.fields import RecordT, read_record
 from advisor.catalog.strict_yaml import Node, read_documents
 from advisor.errors import ProfileError, did_you_mean
 from advisor.records.calibration import Calibration, CalibrationKey
-from advisor.records.device import ANY, Cpu, Efficiency, Gpu
+from advisor.records.device import ANY, Cpu, Efficiency, Gpu, MeasuredBandwidth
 from advisor.records.energy import CpuPowers
 from advisor.records.engine import Engine, EngineIsa
 from advisor.records.generation import CacheFormat, WeightFormat
+from advisor.records.price import Offer
 
 DeviceT = TypeVar("DeviceT", Gpu, Cpu)
 _MAY_BE_ZERO = (
@@ -85,6 +87,25 @@ def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu
             raise entry.error(f"no profile describes {identifier!r}", hint=did_you_mean(identifier, cpus))
         named[identifier] = replace(named[identifier], aliases=(*named[identifier].aliases, entry.key))
     return named
+
+
+def with_measured_bandwidth(cpus: Mapping[str, Cpu], offers: Iterable[Offer]) -> dict[str, Cpu]:
+    """Return the CPUs, each with the median bandwidth of its measured instances of each size, unless it has its own."""
+    found: dict[str, dict[float, dict[tuple[str, str], float]]] = {}
+    for offer in offers:
+        cpu = cpus.get(offer.cpu or "")
+        if offer.gpu is None and cpu and not cpu.measured and offer.vcpus and offer.measured_read_bytes_per_s:
+            cores = offer.vcpus / (offer.threads_per_core or cpu.threads_per_core or 1)
+            by_instance = found.setdefault(cpu.id, {}).setdefault(cores, {})
+            by_instance[offer.provider, offer.instance] = offer.measured_read_bytes_per_s
+    measured = {
+        identifier: tuple(
+            MeasuredBandwidth(cores=cores, read_bytes_per_s=median(by_instance.values()))
+            for cores, by_instance in sorted(sizes.items())
+        )
+        for identifier, sizes in found.items()
+    }
+    return {cpu.id: replace(cpu, measured=measured.get(cpu.id, cpu.measured)) for cpu in cpus.values()}
 
 
 def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:

@@ -102,7 +102,11 @@ def _read_value(node: Node, *, kind: Any, quantity: str, factor: int, zero_allow
     if get_origin(kind) is Literal:
         return node.choice(get_args(kind))
     if get_origin(kind) is tuple:
-        return tuple(item.text() for item in node.items(hint="write [one, two]"))
+        item_kind = get_args(kind)[0]
+        items = node.items(hint="write [one, two]")
+        return tuple(
+            _read_value(one, kind=item_kind, quantity=quantity, factor=factor, zero_allowed=()) for one in items
+        )
     if isinstance(kind, type) and is_dataclass(kind):
         return read_record(kind, node, zero_allowed=zero_allowed)
     _, item_kind = get_args(kind)

@@ -17,6 +17,7 @@ from advisor.catalog.device_files import (
     read_gpus,
     read_measured_instances,
     read_single,
+    with_measured_bandwidth,
     with_reported_names,
 )
 from advisor.catalog.fields import base_unit
@@ -131,7 +132,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         our_offers = build_offers(our_rows, known=known).offers
         catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
         catalog = replace(catalog, doubts=(*hidden_discounts(terms, offers), *catalog.doubts))
-    return replace(catalog, cpus=with_usual_cores(catalog.cpus))
+    return replace(catalog, cpus=with_measured_bandwidth(with_usual_cores(catalog.cpus), catalog.offers))
 
 
 def _check_providers(layer: Layer, providers: Set[str]) -> None:

@@ -59,6 +59,7 @@ _RANGE_BY_UNIT = {
     "count": Range(1, 1e6, "no machine has a million of anything"),
     "per_socket": Range(1, 4096, "the largest CPU of 2026 has 192"),
     "vcpus": Range(1, 1e6, "the largest machine has 1,920"),
+    "cores": Range(0.1, 1e5, "a shared core has a part of one, the largest machine 960"),
     "instances": Range(1, 1e6, "it is the number that may run at once"),
     "gpus": Range(1, 1e6, "the largest machine has 72"),
     "usd_per_tb": Range(1e-2, 1e4, "clouds take 10 to 120"),

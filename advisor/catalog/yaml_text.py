@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from decimal import Decimal
 from typing import Any
 
@@ -35,7 +35,7 @@ def device_yaml(device: Gpu | Cpu, *, comments: Sequence[str]) -> str:
     for field in fields(device):
         value = getattr(device, field.name)
         if field.default is MISSING or value != field.default:
-            text = _number(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+            text = _number(value) if isinstance(value, float) else json.dumps(value, default=asdict, ensure_ascii=False)
             lines.append(f"{field.name}: {text}")
     return "\n".join(lines) + "\n"
 

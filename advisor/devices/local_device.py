@@ -7,12 +7,11 @@ from dataclasses import replace
 from statistics import median, stdev
 
 from advisor.catalog.find import find_device, generation_of, relatives_of, vendor_of
-from advisor.devices.named_device import measured_bytes_per_s
 from advisor.errors import UsageError
 from advisor.predict.capability import cpu_device, gpu_device
 from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.machine import LocalDevice, LocalGpu, Machine
-from advisor.records.price import Catalog, Offer
+from advisor.records.price import Catalog
 from advisor.units import format_bytes
 
 _NO_NAME = "a CPU without a name"
@@ -29,7 +28,7 @@ def local_devices(machine: Machine, catalog: Catalog) -> tuple[LocalDevice, ...]
 def _local_cpu(machine: Machine, catalog: Catalog) -> LocalDevice:
     profile = _profile(catalog, machine.cpu_name or "")
     if isinstance(profile, Cpu):
-        device = _on_machine(profile, machine, offers=catalog.offers)
+        device = _on_machine(profile, machine)
         note = "" if device else f"the profile of {profile.id} gives no clock rate"
     else:
         profile = None
@@ -85,7 +84,7 @@ def _from_relatives(machine: Machine, catalog: Catalog) -> tuple[Device | None, 
     if machine.base_hz is not None and machine.boost_hz is not None:  # this machine reports its own clock rates
         base_hz, boost_hz = machine.base_hz, machine.boost_hz
         relatives = tuple(replace(cpu, base_hz=base_hz, boost_hz=boost_hz, sustained_hz=None) for cpu in relatives)
-    found = [(cpu, _on_machine(cpu, machine, offers=catalog.offers)) for cpu in relatives]
+    found = [(cpu, _on_machine(cpu, machine)) for cpu in relatives]
     alike = [device for _, device in found if device is not None]
     if len(alike) < 2:  # a spread needs two
         return None, "it has no profile, and too few other CPUs have its instruction sets"
@@ -114,7 +113,7 @@ def _profile(catalog: Catalog, name: str) -> Gpu | Cpu | None:
         return None
 
 
-def _on_machine(cpu: Cpu, machine: Machine, *, offers: Sequence[Offer]) -> Device | None:
+def _on_machine(cpu: Cpu, machine: Machine) -> Device | None:
     """Return the CPU as an instance with the cores that this process may use, rounded to a hardware thread.
 
     Return None if its profile gives no clock rate, or the machine no memory size.
@@ -128,7 +127,6 @@ def _on_machine(cpu: Cpu, machine: Machine, *, offers: Sequence[Offer]) -> Devic
         vcpus=thread_count,
         memory_bytes=machine.memory_bytes,
         threads_per_core=threads_per_core,
-        read_bytes_per_s=measured_bytes_per_s(cpu, machine.core_count, offers=offers),
     )
 
 

@@ -1,14 +1,12 @@
 """Finds a device by name: a GPU, a whole CPU, or some cores of a CPU."""
 
 import re
-from collections.abc import Sequence
-from statistics import median
 
 from advisor.catalog.find import find_device
 from advisor.errors import UsageError
 from advisor.predict.capability import gpu_device, whole_cpu_device
-from advisor.records.device import Cpu, Device, Gpu
-from advisor.records.price import Catalog, Offer
+from advisor.records.device import Device, Gpu
+from advisor.records.price import Catalog
 
 _CORES = re.compile(r"0*[1-9][0-9]{0,5}")
 
@@ -27,8 +25,7 @@ def named_device(name: str, catalog: Catalog) -> tuple[str, Device]:
     if digits is None:
         return profile.id, whole_cpu_device(profile, cores=None)
     cores = int(digits)
-    measured = measured_bytes_per_s(profile, cores, offers=catalog.offers)
-    return f"{profile.id}@{cores}", whole_cpu_device(profile, cores=cores, measured_bytes_per_s=measured)
+    return f"{profile.id}@{cores}", whole_cpu_device(profile, cores=cores)
 
 
 def split_cores(name: str) -> tuple[str, str | None]:
@@ -38,14 +35,3 @@ def split_cores(name: str) -> tuple[str, str | None]:
     """
     plain, mark, rest = name.rpartition("@")
     return (plain, rest.strip()) if mark and not rest.lower().endswith("ghz") else (name, None)
-
-
-def measured_bytes_per_s(cpu: Cpu, cores: float, *, offers: Sequence[Offer]) -> float | None:
-    """Return the median measured bandwidth of the instances with that many cores of the CPU, else None."""
-    vcpus = cores * (cpu.threads_per_core or 1)
-    rates = {
-        offer.instance: offer.measured_read_bytes_per_s
-        for offer in offers
-        if offer.cpu == cpu.id and offer.gpu is None and offer.vcpus == vcpus and offer.measured_read_bytes_per_s
-    }
-    return median(rates.values()) if rates else None

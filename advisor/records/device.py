@@ -75,12 +75,21 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredBandwidth:
+    """The bandwidth that all threads of some cores of a CPU reach together when they read memory."""
+
+    cores: float
+    read_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
     """A CPU's datasheet; on a hybrid CPU only the performance cores count.
 
     - `sustained_hz`: clock with all cores busy, if known
     - `boost_hz`: highest clock of a single core, if known
     - `memory_bytes_per_s`: bandwidth of one socket
+    - `measured`: median bandwidth of the measured instances of each size, in increasing order of their cores
     - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
     """
 
@@ -101,6 +110,7 @@ class Cpu:
     measured_read_bytes_per_s_8_vcpu: float | None = None
     measured_read_bytes_per_s_largest: float | None = None
     largest_vcpu_count: int | None = None
+    measured: tuple[MeasuredBandwidth, ...] = ()
     sustained_compute_ratio: float | None = None
     sustained_memory_ratio: float | None = None
     sustained_source: str | None = None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.cache import catalog_from_json, catalog_to_json, content_key, read_cached, write_cached
-from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
+from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu, MeasuredBandwidth
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price
 from advisor.records.rejection import Rejection
 
@@ -27,6 +27,9 @@ def records(record: Any, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[
         float | None: st.none() | POSITIVE,
         tuple[str, ...]: TEXTS,
         Mapping[str, float]: numbers,
+        tuple[MeasuredBandwidth, ...]: st.lists(
+            st.builds(MeasuredBandwidth, cores=POSITIVE, read_bytes_per_s=POSITIVE), max_size=2
+        ).map(tuple),
     }
     hints = get_type_hints(record).items()
     every = {

@@ -1,5 +1,7 @@
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +14,14 @@ from advisor.catalog.device_files import (
     read_gpus,
     read_measured_instances,
     read_single,
+    with_measured_bandwidth,
     with_reported_names,
 )
 from advisor.catalog.overlay import shipped_profiles
 from advisor.errors import ProfileError
-from advisor.records.device import FamilyEfficiency
+from advisor.records.device import FamilyEfficiency, MeasuredBandwidth
 from advisor.records.energy import GpuPower
+from advisor.records.price import Catalog, Offer
 
 GPU = """\
 id: toy
@@ -87,6 +91,34 @@ def test_a_reported_name_must_belong_to_a_cpu_that_there_is(tmp_path: Path) -> N
     assert with_reported_names(cpus, file=good)["toy-cpu"].aliases == ("Toy(R) CPU @ 3GHz",)
     with pytest.raises(ProfileError, match="no profile describes 'toy-cpi'"):
         with_reported_names(cpus, file=bad)
+
+
+def test_a_cpu_has_the_median_bandwidth_of_its_measured_instances_of_each_size(
+    shipped: Catalog, tmp_path: Path
+) -> None:
+    text = CPU + "isa: [avx2]\nthreads_per_core: 2\n"
+    cpus = read_cpus([write(tmp_path, "toy.yaml", text)], measured=None)
+    offer = next(one for one in shipped.offers if one.gpu is None)
+
+    def rented(instance: str, vcpus: int, rate: float | None, **changes: Any) -> Offer:
+        machine = {"instance": instance, "vcpus": vcpus, "cpu": "toy-cpu", "threads_per_core": None}
+        return replace(offer, measured_read_bytes_per_s=rate, **(machine | changes))
+
+    offers = [
+        rented("a", 2, 30e9), rented("a", 2, 30e9, region="elsewhere"), rented("b", 2, 40e9),
+        rented("one thread per core", 1, 60e9, threads_per_core=1),
+        rented("c", 8, 90e9), rented("not measured", 16, None),
+        rented("with a GPU", 8, 10e9, gpu="t4"), rented("another CPU", 8, 10e9, cpu="amd-epyc-7763"),
+    ]  # fmt: skip
+    # One core, as 2 vCPUs or as 1: 30, 40 and 60 GB/s.
+    expected = (
+        MeasuredBandwidth(cores=1, read_bytes_per_s=40e9),
+        MeasuredBandwidth(cores=4, read_bytes_per_s=90e9),
+    )
+    assert with_measured_bandwidth(cpus, offers)["toy-cpu"].measured == expected
+    own = write(tmp_path, "own.yaml", f"{text}measured: [{{cores: 2, read_gb_per_s: 50}}]\n")
+    (cpu,) = with_measured_bandwidth(read_cpus([own], measured=None), offers).values()
+    assert cpu.measured == (MeasuredBandwidth(cores=2, read_bytes_per_s=50e9),)
 
 
 def test_an_efficiency_file_is_read_with_its_families(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ def test_some_cores_of_a_cpu_have_the_bandwidth_of_the_instances_that_rent_as_ma
 
 
 def test_without_such_an_instance_the_profile_says_what_it_can() -> None:
-    nothing_rented = replace(CATALOG, offers=())
+    cpu = replace(CATALOG.cpus["amd-epyc-9r45"], measured=())
+    nothing_rented = replace(CATALOG, cpus={cpu.id: cpu})
     _, device = named_device("amd-epyc-9r45@2", nothing_rented)
     assert device.memory_bytes_per_s < 60e9
 

@@ -1,3 +1,5 @@
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -17,7 +19,7 @@ from advisor.predict.capability import (
     sustained_clock_hz,
     whole_cpu_device,
 )
-from advisor.records.device import Cpu, Device, Gpu
+from advisor.records.device import Cpu, Device, Gpu, MeasuredBandwidth
 from advisor.records.price import Offer
 
 
@@ -269,17 +271,59 @@ def test_bandwidth_measured_on_the_instance_wins() -> None:
 def test_bandwidth_between_two_measured_sizes_follows_their_power_law() -> None:
     cpu = a_cpu(measured_read_bytes_per_s_8_vcpu=50e9, measured_read_bytes_per_s_largest=200e9, largest_vcpu_count=128)
     # 16 times the vCPUs give 4 times the bandwidth, so the exponent is 1/2: 32 vCPU = 4 x 8 give 2 x 50 GB/s.
-    assert cpu_memory_bytes_per_s(cpu, vcpus=32) == pytest.approx(100e9)
+    assert cpu_memory_bytes_per_s(cpu, cores=16) == pytest.approx(100e9)
     # 128 vCPUs are two sockets of 32 cores, so 256 have twice as much; on one socket they have no more.
-    assert cpu_memory_bytes_per_s(cpu, vcpus=256) == pytest.approx(400e9)
-    assert cpu_memory_bytes_per_s(replace(cpu, cores_per_socket=128), vcpus=256) == pytest.approx(200e9)
-    assert cpu_memory_bytes_per_s(cpu, vcpus=2) == pytest.approx(50e9 * 2 / 8)  # a core has a limit of its own
+    assert cpu_memory_bytes_per_s(cpu, cores=128) == pytest.approx(400e9)
+    assert cpu_memory_bytes_per_s(replace(cpu, cores_per_socket=128), cores=128) == pytest.approx(200e9)
+    assert cpu_memory_bytes_per_s(cpu, cores=1) == pytest.approx(50e9 * 2 / 8)  # a core has a limit of its own
+    # A core of AMD draws as much as 8 vCPUs do, which share one link between their die and the memory.
+    assert cpu_memory_bytes_per_s(replace(cpu, vendor="AMD"), cores=1) == pytest.approx(50e9)
+
+
+def bandwidths(*sizes: tuple[float, float]) -> tuple[MeasuredBandwidth, ...]:
+    return tuple(MeasuredBandwidth(cores=cores, read_bytes_per_s=rate) for cores, rate in sizes)
+
+
+def test_bandwidth_is_interpolated_between_the_measured_instances_of_a_cpu() -> None:
+    cpu = a_cpu(
+        measured=bandwidths((1, 20e9), (4, 40e9), (16, 90e9), (32, 60e9)),
+        measured_read_bytes_per_s_8_vcpu=1e9,  # also of 4 cores
+        measured_read_bytes_per_s_largest=320e9,
+        largest_vcpu_count=256,
+    )
+    # Fourfold cores give twice the bandwidth: 2 of 1 to 4 cores have 20 x sqrt(2) GB/s.
+    assert cpu_memory_bytes_per_s(cpu, cores=2) == pytest.approx(20e9 * math.sqrt(2))
+    assert cpu_memory_bytes_per_s(cpu, cores=4) == pytest.approx(40e9)
+    assert cpu_memory_bytes_per_s(cpu, cores=0.5) == pytest.approx(10e9)
+    assert cpu_memory_bytes_per_s(cpu, cores=32) == pytest.approx(90e9)  # no larger size is slower
+    assert cpu_memory_bytes_per_s(cpu, cores=128) == pytest.approx(320e9)
+
+
+def test_threads_per_core_that_differ_between_instances_leave_only_their_own_bandwidth() -> None:
+    cpu = a_cpu(
+        threads_per_core=None,
+        measured=bandwidths((4, 40e9), (16, 160e9)),
+        measured_read_bytes_per_s_8_vcpu=40e9,  # of 4 or of 8 cores
+    )
+    assert cpu_memory_bytes_per_s(cpu, cores=8) == pytest.approx(80e9)
+
+
+def test_shipped_instances_of_amd_have_no_less_bandwidth_than_a_measured_one_of_the_same_cpu_and_size() -> None:
+    # c4d-standard-2, c4d-highcpu-2 and c4d-highmem-8 measure 45.6, 48.5 and 50.7 GB/s.
+    catalog = load_catalog()
+    found = {
+        offer.instance: fleet_of([offer], gpus=catalog.gpus, cpus=catalog.cpus).devices[0].memory_bytes_per_s
+        for offer in catalog.offers
+        if offer.instance in ("c4d-standard-2", "c4d-highmem-2", "c4d-highcpu-4", "c4d-standard-8")
+    }
+    assert found["c4d-highmem-2"] == pytest.approx((45.6e9 + 48.5e9) / 2)
+    assert found["c4d-standard-2"] <= found["c4d-highcpu-4"] <= found["c4d-standard-8"] == pytest.approx(50.7e9)
 
 
 def test_bandwidth_without_measurements_is_more_than_the_share_of_the_socket() -> None:
     # 0.8 of 200 GB/s for all cores; 8 of 32 get 0.25 ^ 0.6 = 0.4353 of that.
-    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=16) == pytest.approx(69.64e9, rel=1e-3)
-    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=64) == pytest.approx(160e9)
+    assert cpu_memory_bytes_per_s(a_cpu(), cores=8) == pytest.approx(69.64e9, rel=1e-3)
+    assert cpu_memory_bytes_per_s(a_cpu(), cores=32) == pytest.approx(160e9)
 
 
 def test_sockets_add_up_their_bandwidth_and_caches() -> None:
@@ -291,10 +335,16 @@ def test_sockets_add_up_their_bandwidth_and_caches() -> None:
     assert (device.numa_nodes, device.cache_bytes) == (2, pytest.approx(1.5 * 64e6 + 48e6))
 
 
-@given(st.integers(1, 256), st.integers(1, 256))
-def test_more_vcpus_never_have_less_bandwidth(first: int, second: int) -> None:
+@given(
+    st.integers(1, 256),
+    st.integers(1, 256),
+    st.sampled_from(["AMD", "Intel"]),
+    st.dictionaries(st.integers(1, 32), st.floats(1e9, 1e11), max_size=4),
+)
+def test_more_cores_never_have_less_bandwidth(first: int, second: int, vendor: str, sizes: Mapping[int, float]) -> None:
     fewer, more = sorted((first, second))
-    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=fewer) <= cpu_memory_bytes_per_s(a_cpu(), vcpus=more)
+    cpu = a_cpu(vendor=vendor, measured=bandwidths(*sorted(sizes.items())))
+    assert cpu_memory_bytes_per_s(cpu, cores=fewer) <= cpu_memory_bytes_per_s(cpu, cores=more) * (1 + 1e-12)
 
 
 def test_a_gpu_has_the_units_its_profile_names_and_the_narrow_ones_of_its_generation() -> None:
@@ -403,6 +453,16 @@ def test_the_bandwidth_of_a_part_follows_what_was_measured_of_its_size() -> None
     # 100 GB/s at 8 vCPU and 200 at 64: doubling per factor 8. 4 cores are 8 vCPU.
     cpu = a_cpu(measured_read_bytes_per_s_8_vcpu=100e9, measured_read_bytes_per_s_largest=200e9, largest_vcpu_count=64)
     assert whole_cpu_device(cpu, cores=4).memory_bytes_per_s == pytest.approx(100e9)
+
+
+def test_cores_on_one_socket_have_at_most_its_rated_bandwidth() -> None:
+    # A measured instance with as many cores has some of them on another socket.
+    cpu = a_cpu(measured=bandwidths((4, 50e9), (32, 300e9)))
+    assert whole_cpu_device(cpu, cores=None).memory_bytes_per_s == whole_cpu_device(cpu, cores=32).memory_bytes_per_s
+    assert whole_cpu_device(cpu, cores=32).memory_bytes_per_s == pytest.approx(200e9)
+    device = rented(cpu, an_offer(vcpus=64))
+    assert device is not None
+    assert device.memory_bytes_per_s == pytest.approx(300e9)
 
 
 def test_a_bandwidth_measured_at_that_size_wins() -> None:
