@@ -116,7 +116,9 @@ class Kernels:
     matrix_unit_cycles: _Work
     """Cycles of code that a CPU needs only where it computes on its matrix unit, shared by all cores."""
     serial_cycles: _Work
-    """Cycles of code that runs on one core of a CPU."""
+    """Cycles of code that runs on one core of a CPU. They count as compute time, but overlap with nothing."""
+    call_cycles: _Work
+    """Cycles of one core of a CPU for each call of a kernel, which count as launch overhead."""
     indexed_additions: _Work
     """Elements that a CPU adds at indices, shared by all cores."""
     passed_bytes: _Work
@@ -347,14 +349,17 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     launch_s = kernels.launches * rates.launch_s
     if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
-    if kernels.serial_cycles.any():
-        launch_s = launch_s + kernels.serial_cycles * rates.cycle_s
+    if kernels.call_cycles.any():
+        launch_s = launch_s + kernels.call_cycles * rates.cycle_s
     added_s = _added_s(kernels, rates)
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio) + added_s
     memory_s = memory_s + added_s
     if kernels.mapped_bytes.any():
         faults_s = kernels.mapped_bytes / _PAGE_BYTES * rates.page_s
         memory_s, busy_s = memory_s + faults_s, busy_s + faults_s
+    if kernels.serial_cycles.any():
+        serial_s = kernels.serial_cycles * rates.cycle_s
+        compute_s, busy_s = compute_s + serial_s, busy_s + serial_s
     is_run = runs_on(kernels, rates)
     return KernelTimes(
         compute_s=compute_s * is_run,

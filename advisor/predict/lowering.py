@@ -402,7 +402,7 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
         kernel["matrix_unit_cycles"] = kernel.get("matrix_unit_cycles", 0.0) + weight_cycles
     if is_half_product:
         is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
-        kernel["serial_cycles"] = kernel["serial_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
+        kernel["call_cycles"] = PRODUCT_CALL_CYCLES * is_by_onednn
     if unit in ("fp32", BLAS_HALF):
         elements = kernel["flops"] / (2 * np.minimum(kernel["m"], program.block_rows))
         kernel["scalar_cycles"] = kernel["scalar_cycles"] + _PACKED_CYCLES * elements * (kernel["m"] > 1)

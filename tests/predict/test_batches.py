@@ -6,9 +6,11 @@ import pytest
 from advisor.errors import UsageError
 from advisor.predict.batches import batch_candidates, batches_of, concurrencies, predict_growing
 from advisor.predict.step_time import predict
+from advisor.records.device import DeviceKind
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
-from tests.predict.toys import device, efficiency, linear_row, workload
+from advisor.records.workload import Row
+from tests.predict.toys import device, efficiency, linear_row, operand, row, workload
 from tests.scale.test_served import generation
 
 
@@ -63,14 +65,16 @@ def test_a_language_model_in_service_has_its_own_sizes_unless_some_are_asked_for
     assert batches_of(plain, Options()).tolist() == candidates("auto", source_batch=plain.batch)
 
 
-def grown(*, most: int = 1 << 20, **device_fields: float) -> list[int]:
+def grown(
+    *, most: int = 1 << 20, rows: tuple[Row, ...] = (linear_row(),), kind: DeviceKind = "gpu", **device_fields: float
+) -> list[int]:
     """A sample moves 96 bytes at 100 GB/s, in 0.96 ns, and the host dispatches the step in 10 us."""
 
     def predict_at(batches: IndexArray) -> Predictions:
         return predict(
-            workload(linear_row()),
-            devices=[device(host_to_device_bytes_per_s=None, **device_fields)],
-            efficiencies=[efficiency(dispatch_s=10e-6)],
+            workload(*rows),
+            devices=[device(kind=kind, host_to_device_bytes_per_s=None, **device_fields)],
+            efficiencies=[efficiency(kind=kind, dispatch_s=10e-6)],
             batches=batches,
             precision="fp32",
         )
@@ -87,3 +91,10 @@ def test_batches_grow_while_the_host_is_slower_than_the_device() -> None:
 
 def test_batches_do_not_grow_on_a_device_without_the_memory() -> None:
     assert grown(memory_bytes=1.0) == [1, 4096]
+
+
+def test_batches_do_not_grow_while_one_core_draws_random_numbers() -> None:
+    # It draws 100 for each sample in 100 x 20 cycles: 2 ms at batch 4,096 and 4 GHz, of which 10 us are dispatched.
+    numbers = operand((0.0, 1.0), 100)
+    draw = row("aten.bernoulli_", (numbers,), (numbers,), family="random")
+    assert grown(rows=(draw,), kind="cpu") == [1, 4096]

@@ -369,6 +369,17 @@ def test_launches_add_to_the_roofline() -> None:
     assert without_overlap.total_s.item() == pytest.approx(1.0 + 0.5 + 1.5)
 
 
+def test_work_on_one_core_is_compute_time_and_a_call_of_a_library_is_launch_overhead() -> None:
+    def found(name: str) -> tuple[float, float, float, float]:
+        work = kernels(flops=[[100.0]], data_bytes=[[50.0]], **{name: np.array([[80.0]])})
+        times = kernel_times(work, rates(cycle_s=0.5, overlap_ratio=1.0))
+        return times.compute_s.item(), times.memory_s.item(), times.launch_s.item(), times.total_s.item()
+
+    # 1 s of shared work overlaps with 0.5 s of memory accesses; 80 cycles of 0.5 s overlap with nothing.
+    assert found("serial_cycles") == pytest.approx((41.0, 0.5, 0.0, 41.0))
+    assert found("call_cycles") == pytest.approx((1.0, 0.5, 40.0, 41.0))
+
+
 def test_devices_and_kernels_broadcast() -> None:
     work = kernels(flops=[[100.0, 200.0], [0.0, 0.0]], data_bytes=[[0.0, 0.0], [300.0, 600.0]])
     found: KernelTimes = kernel_times(work, rates(flops_per_s=np.array([[[100.0]], [[50.0]], [[25.0]]])))

@@ -939,6 +939,15 @@ def test_batches_that_were_not_counted_yet_are_counted() -> None:
     assert (kernels.calls @ kernels.flops).tolist() == [3 * 2 * 256, 3 * 8 * 256]
 
 
+def test_a_large_16_bit_product_on_a_cpu_calls_onednn() -> None:
+    found = lowered(workload(linear_row()), kind="cpu", precision="bf16")
+    large = (operand((0.0, 1.0), 512), operand(512, 512))
+    much = row("aten.linear", large, (operand((0.0, 1.0), 512),), family="matmul")
+    called = lowered(workload(much), kind="cpu", precision="bf16")
+    assert not found.call_cycles.any()
+    assert called.call_cycles.max() == PRODUCT_CALL_CYCLES
+
+
 def test_the_cycles_of_a_row_with_several_products_count_once() -> None:
     attributes = {
         "mode": "gru", "input_size": 16, "hidden_size": 32, "proj_size": 0, "num_layers": 2, "bidirectional": False,
