@@ -541,7 +541,9 @@ def _converts_layout(counts: RowCounts) -> bool:
     In inference it weighs the FLOP of grouped convolutions, which are slower channels-last, by 1.36 and of others by
     about 0.8. In training a single one decides, as does one with a window whose weight has twice as many channels in
     its second dimension as in its first, or if no convolution has more than 64 channels. On CPUs it always converts
-    (torch/_inductor/graph.py, decide_layout_opt).
+    (torch/_inductor/graph.py, decide_layout_opt). Left out is that it never converts with 300 or more graph nodes for
+    each convolution, because rows are not nodes: in a vision transformer, whose patches are embedded by the only
+    convolution, that is at most 0.4 % of a step on a T4, A100, H100 or RTX 4090.
     """
     is_training = any(work.row.phase == "backward" for work in counts.rows)
     flops, grouped_flops, is_any_wide = 0.0, 0.0, False
