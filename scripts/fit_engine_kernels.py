@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from fit_kind import measured_steps
+from left_out_spread import rms
 from scipy.optimize import least_squares
 from shipped_fit import file_name
 
@@ -108,7 +109,7 @@ def with_fitted_engine(efficiencies: Sequence[Efficiency], steps: Sequence[Measu
     found = []
     for one in efficiencies:
         is_measured = one.precision == "half" and one.generation in (ANY, device.generation)
-        spread = float(np.sqrt(np.mean(errors**2))) if is_measured else one.families[ANY].log_spread
+        spread = rms(errors) if is_measured else one.families[ANY].log_spread
         n = len(fitted) if is_measured else 0
         entered = with_engine_kernels(one, kernels, log_spread=spread, n=n, source=source)
         found.append(entered if one.kind == "gpu" and one.vendor not in _OTHER_STACKS else one)

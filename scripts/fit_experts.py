@@ -4,7 +4,8 @@
 
 A layer of experts costs what it costs inside a pass: the work that `predict.served_pass.pass_work` counts of a traced
 layer, and `PassCosts` as they are fitted to services of dense models. Routing is balanced
-(`ops.matmul.chosen_expert_count`). Prints the errors of GPUs left out, whose mean is the spread of models with experts.
+(`ops.matmul.chosen_expert_count`). Prints the errors of GPUs left out, whose root mean square is the spread of models
+with experts.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from fit_narrow_kernels import show, solve, with_value
+from left_out_spread import rms
 from measurement_table import read_csv
 
 from advisor.catalog.overlay import load_catalog
@@ -144,7 +146,7 @@ def main() -> None:
     show("left out", left_out)
     text = arguments.engine.read_text(encoding="utf-8")
     text = with_value(text, "experts", "compute_ratio", ratio[0])
-    text = with_value(text, "experts", "log_spread", round(float(np.abs(left_out).mean()), 2))
+    text = with_value(text, "experts", "log_spread", round(rms(left_out), 2))
     arguments.engine.write_text(text, encoding="utf-8")
 
 

@@ -4,7 +4,8 @@
 
 A product in bf16 gives the shares of peak and bandwidth, the ramp over tokens, the overlap and the time of a kernel, as
 `PassCosts` has them; one in a narrow format gives the ratios of `NarrowKernel` to these. Prints the errors of devices
-left out of both. nvfp4 was measured on one GPU.
+left out of both; the root mean square of those of large products is the spread. nvfp4 was measured on one GPU, and its
+spread is a guess.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
+from left_out_spread import rms
 from measurement_table import read_csv
 from scipy.optimize import least_squares
 
@@ -41,6 +43,8 @@ WIDE_START = (0.8, 16.0, 0.6, 1.0, 2.5e-6)
 NARROW = ("compute_ratio", "memory_ratio", "quantizing_kernels", "quantizing_flops")
 NARROW_START = (0.8, 1.0, 1.0, 100.0)
 ROBUST_SCALE = 0.2
+LARGE_FLOPS = 1e10
+"""Larger products take long enough that launches do not matter, whose errors are in the spread of services."""
 DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "nvfp4": "nvfp4"}
 UNITS: dict[str, NarrowUnit] = {"fp8": "fp8", "nvfp4": "fp4"}
 KERNELS = {"fp8": "fp8_w8a8", "nvfp4": "nvfp4_w4a4"}
@@ -124,9 +128,10 @@ def solve(errors_of: object, start: Sequence[float], among: BoolArray) -> list[f
 
 
 def show(title: str, errors: FloatArray) -> None:
-    """Print the mean absolute error, its median and the bias."""
+    """Print the mean absolute error, its median, the bias and the root mean square of the logarithm."""
     percent, bias = np.abs(np.expm1(errors)), errors.mean()
-    print(f"{title}: mean {percent.mean():.1%}, median {np.median(percent):.1%}, bias {bias:+.2f}, n {len(errors)}")
+    sizes = f"mean {percent.mean():.1%}, median {np.median(percent):.1%}, bias {bias:+.2f}, rms {rms(errors):.2f}"
+    print(f"{title}: {sizes}, n {len(errors)}")
 
 
 def cache_ratio(folder: Path, catalog: Catalog) -> float:
@@ -187,7 +192,7 @@ def main() -> None:
         print(stored_in, dict(zip(NARROW, map(number, ratios), strict=True)))
         errors = narrow.log_errors(wide, ratios)
         show(f"{stored_in}, fitted", errors)
-        left_out = errors.copy()
+        left_out, is_large = errors.copy(), narrow.work.narrow_flops > LARGE_FLOPS
         names = sorted(set(narrow.devices))
         for device in names if len(names) > 1 else ():
             is_own = np.array([one == device for one in narrow.devices])
@@ -197,10 +202,11 @@ def main() -> None:
             left_out[is_own] = narrow.log_errors(without, found)[is_own]
             show(f"  bf16 on {device}, left out", bf16.log_errors(without)[is_own_bf16])
             show(f"  {stored_in} on {device}, left out", left_out[is_own])
-            large = is_own & (narrow.work.narrow_flops > 1e10)
-            show(f"  {stored_in} on {device}, left out, from 1e10 FLOP", left_out[large])
+            show(f"  {stored_in} on {device}, left out, from {LARGE_FLOPS:.0e} FLOP", left_out[is_own & is_large])
         for key, value in zip(NARROW, ratios, strict=True):
             text = with_value(text, kernel, key, value)
+        if len(names) > 1:
+            text = with_value(text, kernel, "log_spread", round(rms(left_out[is_large]), 2))
     text = with_value(text, "fp8", "memory_ratio", cache_ratio(arguments.measured, catalog))
     arguments.engine.write_text(text, encoding="utf-8")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from left_out_spread import rms
 from scipy.optimize import least_squares
 
 from advisor.answers.served_validation import ServedRun, prepare_served
@@ -80,14 +81,12 @@ def main() -> None:
     final = fitted(rows, idle_ratio=idle_ratio)
     table = "\n".join(error_table(rows, left_out, final))
     print(table)
-    by_device = [
-        _rms([_log_error(row, left_out[device]) for row in rows if row.device == device]) for device in devices
-    ]
+    by_device = [rms([_log_error(row, left_out[device]) for row in rows if row.device == device]) for device in devices]
     values = {
         "idle_ratio": idle_ratio,
         **{name: getattr(final, name) for name in PRIORS},
-        "log_spread": _rms([_log_error(row, final) for row in rows]),
-        "unseen_log_spread": UNSEEN_FACTOR * _rms(by_device),
+        "log_spread": rms([_log_error(row, final) for row in rows]),
+        "unseen_log_spread": UNSEEN_FACTOR * rms(by_device),
         "idle_log_spread": idle_log_spread,
     }
     lines = [f"{name}: {value:.3f}\n" for name, value in values.items()]
@@ -157,7 +156,7 @@ def _idle_ratio() -> tuple[float, float]:
     with (TABLES / "idle.csv").open(encoding="utf-8", newline="") as lines:
         ratios = [float(row["watts"]) / float(row["power_limit_w"]) for row in csv.DictReader(lines)]
     middle = median(ratios)
-    return middle, _rms([math.log(ratio / middle) for ratio in ratios])
+    return middle, rms([math.log(ratio / middle) for ratio in ratios])
 
 
 def fitted(rows: Sequence[Row], *, idle_ratio: float) -> GpuPower:
@@ -191,10 +190,6 @@ def _log_error(row: Row, power: GpuPower) -> float:
 
 def _predicted(row: Row, power: GpuPower) -> float:
     return power.idle_ratio + float(sum(load_ratios(power, [np.array(share) for share in row.shares])))
-
-
-def _rms(errors: Sequence[float]) -> float:
-    return math.sqrt(sum(error**2 for error in errors) / len(errors))
 
 
 def error_table(rows: Sequence[Row], left_out: dict[str, GpuPower], final: GpuPower) -> Iterator[str]:

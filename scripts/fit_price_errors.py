@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from left_out_spread import rms
 
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOTS = ROOT / "scripts" / "data" / "price_snapshots.csv"
@@ -99,10 +100,9 @@ def table(found: list[Change]) -> str:
         "|---|---|--:|--:|--:|--:|",
     ]
     for (tier, basis, days), logs in sorted(groups.items()):
-        spread = math.sqrt(sum(log**2 for log in logs) / len(logs))
         changed = sum(abs(log) > 1e-3 for log in logs)
         lines.append(
-            f"| {tier} | {ASKED[basis]} | {days} | {len(logs)} | {changed} | {spread:.1%} |".replace("%", " %")
+            f"| {tier} | {ASKED[basis]} | {days} | {len(logs)} | {changed} | {rms(logs):.1%} |".replace("%", " %")
         )
     return "\n".join(lines)
 

@@ -1,5 +1,6 @@
 """vLLM's file has the figures that scripts fit to its kernels, and they help on GPUs left out of the fit."""
 
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -41,6 +42,14 @@ def test_ratios_of_narrow_kernels_are_those_of_their_fit_and_hold_on_a_gpu_left_
         return [float(value) for value in re.findall(r"(?:_ratio|quantizing_\w+): ([\d.]+)$", text, flags=re.MULTILINE)]
 
     assert ratios(text) == pytest.approx(ratios(SHIPPED.read_text()), rel=0.05)
+
+    def spread(text: str) -> float:
+        return float(re.findall(r"^  fp8_w8a8:\n(?:    .*\n)*?    log_spread: (.*)$", text, flags=re.MULTILINE)[0])
+
+    # A standard deviation: the root mean square of the errors on three GPUs left out, which have as many rows each.
+    large = [float(error) for error in re.findall(r"fp8 on .*FLOP: .* rms ([\d.]+)", printed)]
+    assert spread(text) == pytest.approx(math.hypot(*large) / math.sqrt(3), abs=0.01)
+    assert spread(SHIPPED.read_text()) == pytest.approx(spread(text), abs=0.02)
     errors = re.findall(r"fp8 on ([\w-]+), left out: mean ([\d.]+)%", printed)
     assert {name for name, _ in errors} == {"b200", "h100-sxm5-80gb", "l40s"}
     assert all(float(error) < 30 for _, error in errors), errors
@@ -61,6 +70,8 @@ def test_the_throughput_of_experts_is_that_of_its_fit_and_helps_on_gpus_left_out
         return [float(value) for value in found.groups()]
 
     assert block(text) == pytest.approx(block(SHIPPED.read_text()), rel=0.05)
+    # The spread is a standard deviation: the root mean square of the errors, not their mean size.
+    assert block(text)[1] == float(re.findall(r"^left out: .* rms ([\d.]+)", printed, flags=re.MULTILINE)[0])
     errors = dict(re.findall(r"^ *(.+?)(?:, ratio .*)?: mean ([\d.]+)%", printed, flags=re.MULTILINE))
     assert float(errors["left out"]) < float(errors["as other matmuls"])
     assert {name for name in errors if name.endswith(" left out")} == {

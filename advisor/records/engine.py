@@ -135,7 +135,8 @@ class ExpertKernels:
     """An engine's grouped matmuls of the experts of a mixture.
 
     - `compute_ratio`: compute throughput on GPUs relative to that of other matmuls in the same format
-    - `log_spread`: added to the spread of times on any device, with that of the kernels for narrow weights
+    - `log_spread`: added to the spread of times on any device; if that of the kernels for narrow weights or of an
+      unmeasured generation is larger, that one is added instead, as errors of layers of experts contain them
     """
 
     compute_ratio: float
