@@ -142,14 +142,15 @@ def spreads(steps: Sequence[MeasuredStep], known: Errors, left: Errors) -> Mappi
     deviations from a group's offset follow Student's t, with a variance that is the same sum as in a prediction: that
     of the precision, that of the host times the square of its share of the step, and those of backward and of compiled
     steps. They are scaled so that 90 % of the deviations lie in their interval. Groups are weighted by their
-    trust, regardless of size, so that a thousand nets on one device do not dominate.
+    trust, regardless of size, so that a thousand nets on one device do not dominate; a group of one shows none.
     """
     precisions = sorted({step.precision for step in steps})
     at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
-    deviations, weights = left.errors.copy(), np.empty(len(steps))
+    deviations, weights = np.zeros(len(steps)), np.zeros(len(steps))
     for members, weight in _groups(steps).values():
-        deviations[members] -= np.median(deviations[members])
-        weights[members] = weight / len(members)
+        if len(members) > 1:
+            deviations[members] = _deviations(left.errors[members])
+            weights[members] = weight / len(members)
     parts = np.array([*at.values(), left.host_shares**2, _is_backward(steps), _is_compiled(steps)], dtype=np.float64)
     fitted = _most_likely(parts, deviations, weights)
     ratios = np.abs(deviations) / np.sqrt(fitted**2 @ parts)
@@ -166,6 +167,17 @@ def spreads(steps: Sequence[MeasuredStep], known: Errors, left: Errors) -> Mappi
             host_log_spread=host,
         )
     return found
+
+
+def _deviations(errors: FloatArray) -> FloatArray:
+    """Return each error's deviation from the median of the group's others, as wide as from the group's true offset.
+
+    The median of n - 1 others adds about 1/(n - 1) of the errors' variance (exactly, for two or three); from a median
+    that contains the error itself, deviations would be too small, by 30 % in a group of two.
+    """
+    count = len(errors)
+    others = [np.median(np.delete(errors, index)) for index in range(count)]
+    return (errors - others) * math.sqrt((count - 1) / count)
 
 
 def log_spreads(

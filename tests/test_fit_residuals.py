@@ -101,6 +101,18 @@ def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
     assert spread.host_log_spread == pytest.approx(0.06, rel=0.3)  # no host set the pace: as usual
 
 
+def test_errors_in_groups_of_one_to_three_steps_spread_as_much_as_in_large_ones() -> None:
+    """A median hides part of the errors around it: all of one, 0.71 of the spread of two are left."""
+    for size in (2, 3):
+        steps = [replace(step, group=(str(index // size),)) for index, step in enumerate(steps_of() * 60)]
+        random = np.random.default_rng(0)
+        own = random.normal(0.0, 0.2, len(steps)) + np.repeat(random.normal(0.0, 0.5, len(steps)), size)[: len(steps)]
+        alone = [replace(step, group=(f"alone {index}",)) for index, step in enumerate(steps)]
+        left = Errors(errors=np.concatenate([own, np.full(len(alone), 0.5)]), host_shares=np.zeros(2 * len(steps)))
+        spread = spreads_of([*steps, *alone], left)["fp32"]
+        assert spread.workload_log_spread == pytest.approx(0.2, rel=0.1), size
+
+
 def test_what_is_off_where_the_host_sets_the_pace_is_the_hosts() -> None:
     steps = steps_of() * 40
     is_heavy = np.arange(len(steps)) % 2 == 0
