@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
-from fit_neuron import log_spread, row
+from fit_neuron import row
+from left_out_spread import log_spread
 from list_apple_operators import OLD, RECENT
 from scipy.optimize import least_squares
 from write_seed_table import ROOT, with_table
@@ -43,8 +44,9 @@ _RATES = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
 ALPHA = "2022"
 """In the source of steps of the first versions of the MPS backend."""
 LOG_SIGMAS = np.array([0.5, 0.5, 0.3, 0.5, 0.5, 1.0])
-_PRIOR_WEIGHT = 0.3
-"""Standard deviation of an operator's log error, to weigh operators against priors."""
+_OPERATOR_LOG_SIGMA = 0.3
+"""Standard deviation of an operator's log error, to weigh operators against priors: a choice; those of left-out Macs
+are 0.16 for copies to 0.59 for convolutions."""
 _WORK_RATIO = 2.0
 """An operator whose predicted time is below this multiple of the constant is mostly launch and synchronization, and
 counts only for the constant."""
@@ -112,7 +114,7 @@ def fit(base: Efficiency, operators: Operators, used: BoolArray) -> FloatArray:
     measured = np.log(operators.measured_s)
 
     def residuals(logs: FloatArray) -> FloatArray:
-        errors = (log_seconds(base, logs, operators) - measured)[used] / _PRIOR_WEIGHT
+        errors = (log_seconds(base, logs, operators) - measured)[used] / _OPERATOR_LOG_SIGMA
         return np.concatenate([errors, (logs - PRIORS) / LOG_SIGMAS])
 
     found: FloatArray = least_squares(residuals, PRIORS, diff_step=1e-2, max_nfev=15, loss="soft_l1").x

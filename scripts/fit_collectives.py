@@ -31,6 +31,7 @@ from advisor.scale.links import OWN_PART_RATIO, inside_link
 
 LEAST_BYTES = 2**20
 ROBUST_SCALE = 0.15
+"""Log error from which on a row counts linearly: a choice, without a source."""
 SIZES = (0, 2**16, 2**20, 2**24, 2**31)
 """Ends of the groups of message sizes in the table."""
 OPERATIONS = {"all_gather": all_gather_s, "reduce_scatter": all_gather_s, "all_to_all": all_to_all_s}
@@ -43,7 +44,7 @@ START = {
     "switch_ratio": 0.5,
 }
 PRIOR_SIGMA, PRIOR_WEIGHT = 0.3, 0.1
-"""The prior keeps a coefficient at its start if no row depends on it."""
+"""The prior keeps a coefficient at its start if no row depends on it. Both are choices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,7 @@ WIDE_START = (0.8, 16.0, 0.6, 1.0, 2.5e-6)
 NARROW = ("compute_ratio", "memory_ratio", "quantizing_kernels", "quantizing_flops")
 NARROW_START = (0.8, 1.0, 1.0, 100.0)
 ROBUST_SCALE = 0.2
+"""Log error from which on a row counts linearly: a choice, near the mean error of the fit."""
 LARGE_FLOPS = 1e10
 """Larger products take long enough that launches do not matter, whose errors are in the spread of services."""
 DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "nvfp4": "nvfp4"}

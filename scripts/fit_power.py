@@ -50,7 +50,9 @@ PRIORS = {
 """Start of each coefficient and the standard deviation of its logarithm: a matmul at full rate draws the power limit, a
 copy about two thirds of it."""
 PRIOR_WEIGHT = 0.05
+"""A coefficient one standard deviation off counts as this share of all rows, one ROBUST_SCALE off: a choice."""
 ROBUST_SCALE = 0.15
+"""Log error from which on a row counts linearly: a choice, without a source."""
 UNSEEN_FACTOR = 2.0
 """Only two GPUs were measured, both for data centres: the error of any other is taken as twice theirs when left out."""
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+from left_out_spread import COVERAGE, student_ratio
 from scipy.optimize import minimize
-from scipy.stats import t as student
 from shipped_fit import GENERATION, ShippedFit, relatives_of
 
 from advisor.fit.sample import MeasuredStep
@@ -18,7 +18,6 @@ from advisor.records.answer import Z_90
 from advisor.records.device import Device
 from advisor.records.prediction import BoolArray, FloatArray
 
-_COVERAGE = 0.9
 _TAIL = 4.0
 """Degrees of freedom of Student's t: the errors have heavier tails than a normal distribution."""
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.06, 0.002
@@ -126,8 +125,7 @@ def offset_log_spread(steps: Sequence[MeasuredStep], found: Errors, *, by: Level
             weights_of.setdefault(part, []).append(weight * len(own) ** 0.25)
     squares = [np.average(squares_of[part], weights=weights_of[part]) for part in squares_of]
     trusts = [max(weights_of[part]) for part in squares_of]
-    few = float(student.ppf((1 + _COVERAGE) / 2, len(squares))) / Z_90
-    return math.sqrt(float(np.average(squares, weights=trusts))) * few
+    return math.sqrt(float(np.average(squares, weights=trusts))) * student_ratio(len(squares))
 
 
 def added_spread(whole: float, *, known: float) -> float:
@@ -157,7 +155,7 @@ def spreads(steps: Sequence[MeasuredStep], known: Errors, left: Errors) -> Mappi
     of_devices = offset_log_spread(steps, known, by="device")
     found = {}
     for (precision, here), own in zip(at.items(), fitted, strict=False):
-        scale = _weighted_quantile(ratios[here], weights[here], _COVERAGE) / Z_90
+        scale = _weighted_quantile(ratios[here], weights[here], COVERAGE) / Z_90
         host, of_backward, of_compiled = map(float, fitted[len(at) :] * scale)
         found[precision] = Spread(
             device_log_spread=of_devices,
