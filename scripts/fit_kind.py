@@ -10,13 +10,12 @@ import numpy as np
 from fit_residuals import (
     Errors,
     Level,
-    Spread,
+    Spreads,
     added_spread,
     errors_of,
     left_out,
     log_spreads,
-    offset_log_spread,
-    spreads,
+    spreads_from,
 )
 from shipped_fit import DEVICE, GENERATION, GRADIENT_OF, ShippedFit, coefficients_of, relatives_of
 
@@ -109,6 +108,18 @@ class Fitted:
     """Coefficients that hold for more than one device or generation."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Checked:
+    """The errors of a fit that has not seen the lockbox, named as in `Fitted`, and the spreads that follow."""
+
+    steps: tuple[MeasuredStep, ...]
+    known: Errors
+    known_log_spreads: FloatArray
+    left_out: Mapping[Level, Errors]
+    log_spreads: Mapping[Level, FloatArray]
+    spreads: Spreads
+
+
 def measured_steps(
     files: Sequence[Path],
     *,
@@ -188,41 +199,52 @@ def fit_kind(
     All errors and spreads are those of `steps`, of which some have no weight; the coefficients are fitted to `shipped`,
     which are the same steps with their weight.
     """
-    own = [step for step in steps if step.device.kind == kind]
-    sample = sample_of(own)
     template = replace(template_of(kind), date=date, source=sources)
-    fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template)
-    logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
-    is_whole = np.array([step.group[0] not in OPERATORS and step.trust > 0 for step in own])
-    whole = [step for step, chosen in zip(own, is_whole, strict=True) if chosen]
-    known = errors_of(fit, logs)
-    left = {level: left_out(fit, logs, by=level) for level in get_args(Level)}
-    spread_of = spreads(whole, known.only(is_whole), left["generation"].only(is_whole))
-    of_known = next(iter(spread_of.values())).device_log_spread  # the same at every precision
-    unseen = {
-        level: added_spread(offset_log_spread(whole, errors.only(is_whole), by=level), known=of_known)
-        for level, errors in left.items()
-    }
-    levels = {level: log_spreads(own, errors, spread_of, unseen=unseen[level]) for level, errors in left.items()}
-    is_seen = np.isin([step.device.id for step in own], [step.device.id for step in own if step.trust > 0])
-    sample = sample_of([step for step in shipped if step.device.kind == kind])
-    fit = ShippedFit(sample, coefficients_of(sample, kind=kind), template=template)
-    logs = fit.solve(chosen=np.ones(len(sample.steps), dtype=np.bool_))
+    checked = _checked([step for step in steps if step.device.kind == kind], template)
+    fit, logs = _solved([step for step in shipped if step.device.kind == kind], template)
     return Fitted(
-        efficiencies=_efficiencies(fit, logs, spread_of, unseen),
+        efficiencies=_efficiencies(fit, logs, checked.spreads),
         sustained={
             device.id: (fit.value(logs, "device_compute", device.id), fit.value(logs, "device_memory", device.id))
-            for device in sample.devices
+            for device in fit.sample.devices
         },
-        steps=tuple(own),
-        known=known,
-        known_log_spreads=log_spreads(own, known, spread_of, unseen=np.where(is_seen, 0.0, unseen["device"])),
-        left_out=left,
-        log_spreads=levels,
-        unseen=unseen,
+        steps=checked.steps,
+        known=checked.known,
+        known_log_spreads=checked.known_log_spreads,
+        left_out=checked.left_out,
+        log_spreads=checked.log_spreads,
+        unseen=checked.spreads.unseen,
         at_bounds=fit.at_bounds(logs),
         shared_count=sum(one.name[0] not in (*GENERATION, *DEVICE, "host") for one in fit.coefficients),
     )
+
+
+def _checked(steps: Sequence[MeasuredStep], template: Efficiency) -> _Checked:
+    """Return the errors of a fit of these steps, and the spreads of those that have weight."""
+    fit, logs = _solved(steps, template)
+    is_whole = np.array([step.group[0] not in OPERATORS and step.trust > 0 for step in steps])
+    known = errors_of(fit, logs)
+    left = {level: left_out(fit, logs, by=level) for level in get_args(Level)}
+    found = spreads_from(steps, known, left, is_whole)
+    is_seen = np.isin([step.device.id for step in steps], [step.device.id for step in steps if step.trust > 0])
+    unseen = np.where(is_seen, 0.0, found.unseen["device"])
+    return _Checked(
+        steps=tuple(steps),
+        known=known,
+        known_log_spreads=log_spreads(steps, known, found.known, unseen=unseen),
+        left_out=left,
+        log_spreads={
+            level: log_spreads(steps, errors, found.known, unseen=found.unseen[level]) for level, errors in left.items()
+        },
+        spreads=found,
+    )
+
+
+def _solved(steps: Sequence[MeasuredStep], template: Efficiency) -> tuple[ShippedFit, FloatArray]:
+    """Return the fit of these steps, and the logarithms of its coefficients."""
+    sample = sample_of(steps)
+    fit = ShippedFit(sample, coefficients_of(sample, kind=template.kind), template=template)
+    return fit, fit.solve(chosen=np.ones(len(steps), dtype=np.bool_))
 
 
 def _devices_of(steps: Sequence[MeasuredStep]) -> dict[str, Device]:
@@ -230,9 +252,7 @@ def _devices_of(steps: Sequence[MeasuredStep]) -> dict[str, Device]:
     return {step.device.id: step.device for step in steps if step.group[0] not in _PRODUCTS}
 
 
-def _efficiencies(
-    fit: ShippedFit, logs: FloatArray, spread_of: Mapping[str, Spread], unseen: Mapping[Level, float]
-) -> tuple[Efficiency, ...]:
+def _efficiencies(fit: ShippedFit, logs: FloatArray, spreads: Spreads) -> tuple[Efficiency, ...]:
     """Return an efficiency per measured precision and generation, and the fallbacks.
 
     Each precision has a fallback for other vendors or generations; the fallback for other precisions is that of fp32.
@@ -251,7 +271,8 @@ def _efficiencies(
             seen = tuple(
                 sorted({one.device.id for one in used if one.precision == precision and one.group[0] not in OPERATORS})
             )
-            own = unseen["device" if seen and scope.generation != ANY else "generation"]
+            own = spreads.unseen["device" if seen and scope.generation != ANY else "generation"]
+            of_vendor = added_spread(spreads.unseen["vendor"], known=own) if scope.is_of_all else 0.0
             plain = fit.efficiency(logs, precision)
             types = {gpu.memory_type for gpu in gpus if scope.holds(gpu)}
             found.append(
@@ -264,8 +285,8 @@ def _efficiencies(
                     generation_memory_ratio=fit.mean(logs, "generation_memory", scope.means_of),
                     families=_families(fit, logs, precision, scope, at_precision),
                     unseen_log_spread=own,
-                    **asdict(spread_of[precision]),
-                    other_vendor_log_spread=added_spread(unseen["vendor"], known=own) if scope.is_of_all else 0.0,
+                    **asdict(spreads.known[precision]),
+                    other_vendor_log_spread=of_vendor,
                     fitted_vendors=tuple(sorted({step.device.vendor for step in used})) if scope.is_of_all else (),
                     fitted_on=seen,
                 )

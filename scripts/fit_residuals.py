@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -176,6 +177,30 @@ def _deviations(errors: FloatArray) -> FloatArray:
     count = len(errors)
     others = [np.median(np.delete(errors, index)) for index in range(count)]
     return (errors - others) * math.sqrt((count - 1) / count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spreads:
+    """All spreads that follow from some steps."""
+
+    known: Mapping[str, Spread]
+    """Those of a known device, by precision class."""
+    unseen: Mapping[Level, float]
+    """The spread that each level's offset adds to that of a known device."""
+
+
+def spreads_from(
+    steps: Sequence[MeasuredStep], known: Errors, left: Mapping[Level, Errors], used: BoolArray
+) -> Spreads:
+    """Return the spreads that the errors of the `used` steps show."""
+    some = list(compress(steps, used))
+    found = spreads(some, known.only(used), left["generation"].only(used))
+    of_known = next(iter(found.values())).device_log_spread  # the same at every precision
+    unseen = {
+        level: added_spread(offset_log_spread(some, errors.only(used), by=level), known=of_known)
+        for level, errors in left.items()
+    }
+    return Spreads(known=found, unseen=unseen)
 
 
 def log_spreads(
