@@ -14,6 +14,7 @@ from fit_residuals import (
     added_spread,
     errors_of,
     left_out,
+    left_out_log_spreads,
     log_spreads,
     spreads_from,
 )
@@ -99,7 +100,7 @@ class Fitted:
     left_out: Mapping[Level, Errors]
     """Errors by fits without the step's device, generation or vendor."""
     log_spreads: Mapping[Level, FloatArray]
-    """One standard deviation of each of these errors, as the prediction would state it."""
+    """One standard deviation of each of these errors, as those of the other devices, generations or vendors give it."""
     unseen: Mapping[Level, float]
     """The spread that each level's offset adds to that of a known device."""
     at_bounds: tuple[tuple[str, ...], ...]
@@ -233,9 +234,7 @@ def _checked(steps: Sequence[MeasuredStep], template: Efficiency) -> _Checked:
         known=known,
         known_log_spreads=log_spreads(steps, known, found.known, unseen=unseen),
         left_out=left,
-        log_spreads={
-            level: log_spreads(steps, errors, found.known, unseen=found.unseen[level]) for level, errors in left.items()
-        },
+        log_spreads={level: left_out_log_spreads(steps, known, left, is_whole, by=level) for level in left},
         spreads=found,
     )
 

@@ -36,6 +36,11 @@ _PART_OF: Mapping[Level, Callable[[Device], str]] = {
 }
 
 
+def _offset_part(step: MeasuredStep, *, by: Level) -> str:
+    """Return the device or generation whose steps share an offset; the parts of a vendor are its generations."""
+    return _PART_OF["generation" if by == "vendor" else by](step.device)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """Standard deviations of log(measured / predicted) on a known device, named as in `Efficiency`."""
@@ -113,18 +118,20 @@ def offset_log_spread(steps: Sequence[MeasuredStep], found: Errors, *, by: Level
     """Return the spread of the offsets that all steps of a device, a generation or a vendor have in common.
 
     The root mean square of the median errors of groups measured together, averaged within each part and then over the
-    parts, weighted by trust and number of rows. It is larger than that by Student's t where there are few parts. The
-    parts of a vendor are its generations. Steps that the host bounds tell of hosts, which have their own spread.
+    parts, weighted by trust and number of rows. It is larger than that by Student's t where there are few parts. Steps
+    that the host bounds tell of hosts, which have their own spread. NaN without any part.
     """
     squares_of: dict[str, list[float]] = {}
     weights_of: dict[str, list[float]] = {}
     for members, weight in _groups(steps).values():
         own = found.errors[members][found.host_shares[members] < _LEAST_HOST_SHARE]
         if len(own) and not np.isnan(own).any():
-            part = _PART_OF["generation" if by == "vendor" else by](steps[members[0]].device)
+            part = _offset_part(steps[members[0]], by=by)
             squares_of.setdefault(part, []).append(float(np.median(own)) ** 2)
             weights_of.setdefault(part, []).append(weight * len(own) ** 0.25)
     squares = [np.average(squares_of[part], weights=weights_of[part]) for part in squares_of]
+    if not squares:
+        return math.nan
     trusts = [max(weights_of[part]) for part in squares_of]
     return math.sqrt(float(np.average(squares, weights=trusts))) * student_ratio(len(squares))
 
@@ -143,13 +150,13 @@ def spreads(steps: Sequence[MeasuredStep], known: Errors, left: Errors) -> Mappi
     steps. They are scaled so that 90 % of the deviations lie in their interval. Groups are weighted by their
     trust, regardless of size, so that a thousand nets on one device do not dominate; a group of one shows none.
     """
-    precisions = sorted({step.precision for step in steps})
-    at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
     deviations, weights = np.zeros(len(steps)), np.zeros(len(steps))
     for members, weight in _groups(steps).values():
         if len(members) > 1:
             deviations[members] = _deviations(left.errors[members])
             weights[members] = weight / len(members)
+    precisions = sorted({step.precision for step, weight in zip(steps, weights, strict=True) if weight})
+    at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
     parts = np.array([*at.values(), left.host_shares**2, _is_backward(steps), _is_compiled(steps)], dtype=np.float64)
     fitted = _most_likely(parts, deviations, weights)
     ratios = np.abs(deviations) / np.sqrt(fitted**2 @ parts)
@@ -201,6 +208,24 @@ def spreads_from(
         for level, errors in left.items()
     }
     return Spreads(known=found, unseen=unseen)
+
+
+def left_out_log_spreads(
+    steps: Sequence[MeasuredStep], known: Errors, left: Mapping[Level, Errors], used: BoolArray, *, by: Level
+) -> FloatArray:
+    """Return one standard deviation of each left-out error, from the `used` steps of the other devices or generations.
+
+    A precision that only one of them ran has the spread that it shows itself.
+    """
+    whole = spreads_from(steps, known, left, used).known
+    parts = np.array([_offset_part(step, by=by) for step in steps])
+    found = np.empty(len(steps))
+    for part in dict.fromkeys(parts.tolist()):
+        own = parts == part
+        others = spreads_from(steps, known, left, used & ~own)
+        spread_of = {**whole, **others.known}
+        found[own] = log_spreads(list(compress(steps, own)), left[by].only(own), spread_of, unseen=others.unseen[by])
+    return found
 
 
 def log_spreads(

@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fit_residuals import Errors, Level, Spread, added_spread, left_out, log_spreads, offset_log_spread, spreads
+from fit_residuals import (
+    Errors,
+    Level,
+    Spread,
+    added_spread,
+    left_out,
+    left_out_log_spreads,
+    log_spreads,
+    offset_log_spread,
+    spreads,
+)
 from shipped_fit import ShippedFit, coefficients_of
 
 from advisor.fit.coefficients import starts
@@ -57,6 +67,26 @@ def test_an_offset_is_the_root_mean_square_over_devices_and_larger_where_few_wer
     # The host sets the pace of one device: only the other tells of devices, t(0.95, 1) = 6.314.
     by_host = replace(seen, host_shares=(own > 0.2).astype(np.float64))
     assert offset_log_spread(steps, by_host, by="device") == pytest.approx(0.1 * 6.314 / 1.645, rel=1e-3)
+
+
+def test_the_interval_of_a_left_out_device_comes_from_the_errors_of_the_others() -> None:
+    """Three devices off by 0.1, -0.1 and 0.8; n others have n degrees of freedom. Groups are all alike inside."""
+    steps = [
+        replace(step, device=replace(DEVICES[0], id=name, name=name), group=("toy", name))
+        for step in steps_of()[::2]
+        for name in ("a", "b", "odd")
+    ]
+    offsets = {"a": 0.1, "b": -0.1, "odd": 0.8}
+    nothing = np.zeros(len(steps))
+    known = Errors(errors=nothing, host_shares=nothing)
+    left = Errors(errors=np.array([offsets[step.device.id] for step in steps]), host_shares=nothing)
+    used = np.ones(len(steps), dtype=np.bool_)
+    levels: dict[Level, Errors] = {"device": left, "generation": left, "vendor": left}
+    found = left_out_log_spreads(steps, known, levels, used, by="device")
+    # The odd one: 0.1 x t(0.95, 2) / z(0.95); the two others: sqrt((0.01 + 0.64) / 2) = 0.57 times the same.
+    assert found[2::3] == pytest.approx(0.1 * 2.92 / 1.645, rel=1e-3)
+    assert found[0::3] == pytest.approx(0.5701 * 2.92 / 1.645, rel=1e-3)
+    assert found[1::3] == pytest.approx(found[0::3])
 
 
 def test_an_unseen_device_and_a_known_one_together_have_the_offset_that_was_observed() -> None:
