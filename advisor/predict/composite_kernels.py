@@ -89,6 +89,8 @@ class Program:
     """The cycles in which its cores issue the instructions of these kernels."""
     serial_cycles: Number = 0.0
     """Cycles of code that runs on one core of a CPU."""
+    call_cycles: Number = 0.0
+    """Cycles of one core for calling a library, whatever their work."""
     block_rows: Number = math.inf
     """Rows that a product takes at a time on a CPU, where MKL packs the other matrix again for each block."""
     repack_count: Number = 0.0
@@ -473,7 +475,7 @@ def _cpu_rnn(call: Call, itemsize_bytes: float) -> Program:
         program = replace(
             program,
             repack_count=1 + (steps - 1) * recurrent_numel / layers.weight_numel,
-            serial_cycles=PRODUCT_CALL_CYCLES * passes * steps,
+            call_cycles=PRODUCT_CALL_CYCLES * passes * steps,
         )
     if not is_backward:
         program = _with_gates(program, call)
@@ -603,10 +605,11 @@ def _optimizer_passes_bytes(call: Call) -> Number:
 _BATCH_NORMS = aten(
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update "
     "_batch_norm_no_update cudnn_batch_norm miopen_batch_norm "
+    "_native_batch_norm_legit_functional _batch_norm_with_update_functional "
     "_batch_norm_impl_index native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward "
     "miopen_batch_norm_backward"
 )
-_NORM_GRADIENTS = aten("native_group_norm_backward native_layer_norm_backward")
+_NORM_GRADIENTS = aten("native_group_norm_backward native_layer_norm_backward _fused_rms_norm_backward")
 _INTERPOLATIONS = aten("upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d")
 _ON_GPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(_BATCH_NORMS, _gpu_batch_norm),

@@ -363,6 +363,7 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
     has_vectors = program.has_vectors_nhwc and run.is_channels_last
     kernel["scalar_cycles"] = 0.0 if has_vectors else program.scalar_cycles / len(run.products)
     kernel["serial_cycles"] = 0.0 if has_vectors else program.serial_cycles / len(run.products)
+    kernel["call_cycles"] = program.call_cycles / len(run.products)
     kernel["indexed_additions"] = program.indexed_additions
     joins = run.own_launches if program.joins is None else program.joins / len(run.products)
     kernel["joins"] = joins * _is_joined(work, product, is_compiled=run.is_compiled)
@@ -402,7 +403,7 @@ def _add_cpu_terms(kernel: dict[str, Any], run: _RowRun, product: Product | None
         kernel["matrix_unit_cycles"] = kernel.get("matrix_unit_cycles", 0.0) + weight_cycles
     if is_half_product:
         is_by_onednn = np.asarray(product.groups) * product.m * product.n * product.k > _LEAST_ONEDNN_SIZE
-        kernel["call_cycles"] = PRODUCT_CALL_CYCLES * is_by_onednn
+        kernel["call_cycles"] = kernel["call_cycles"] + PRODUCT_CALL_CYCLES * is_by_onednn
     if unit in ("fp32", BLAS_HALF):
         elements = kernel["flops"] / (2 * np.minimum(kernel["m"], program.block_rows))
         kernel["scalar_cycles"] = kernel["scalar_cycles"] + _PACKED_CYCLES * elements * (kernel["m"] > 1)

@@ -958,7 +958,7 @@ def test_the_cycles_of_a_row_with_several_products_count_once() -> None:
     found = lowered(workload(cells), kind="cpu", precision="amp-bf16")
     products = np.min(found.m, axis=-1) < 1e9
     assert np.count_nonzero(products) == 3  # the inputs of each layer, and the states
-    cycles = np.sum(np.broadcast_to(found.serial_cycles, (len(products), len(BATCHES)))[products], axis=0)
+    cycles = np.sum(np.broadcast_to(found.call_cycles, (len(products), len(BATCHES)))[products], axis=0)
     assert cycles.tolist() == pytest.approx([PRODUCT_CALL_CYCLES * 2 * 5] * 2)  # layers x steps
 
 
