@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.cost.job_cost import step_counts
 from advisor.cost.limits import Limit, keeps_all, price_limits, step_limits
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts, with_spare
@@ -126,7 +127,7 @@ def _for_job(
     by_cost, batches = job.objective in ("cost", "co2"), predictions.batches
     together = machines_together(predictions)
     machines = together if by_cost else np.ones_like(predictions.step_s)
-    run_s = np.ceil(job.samples / batches) * predictions.step_s
+    run_s = step_counts(job, batches) * predictions.step_s
     job_s = np.where(allowed, run_s + np.reshape(start_up_s, (-1, 1)), np.inf)
     deadline_s = job.limits.deadline_s
     in_time = allowed if deadline_s is None else job_s <= deadline_s

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.cost.engine_queue import QueueTimes
-from advisor.cost.job_cost import JobCosts, cost_job
+from advisor.cost.job_cost import JobCosts, cost_job, step_counts
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.power import MachinePower, co2_kg_per_kwh, energy_kwh, machine_power
 from advisor.cost.service import P50_TAIL, P99_TAIL, latencies_s
@@ -157,7 +157,7 @@ def _costs_at_ends(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, 
     """Return the costs at the low and at the high end of the time of computing and start-up together."""
     if job.requests_per_day is not None:
         return tuple(cost_job(end_s, batch=batch, terms=terms, job=job) for end_s in step_s[1:])
-    steps = np.ceil(job.samples / batch)
+    steps = step_counts(job, batch)
     start_up_s = np.stack([terms.start_up_s, terms.start_up_low_s, terms.start_up_high_s])
     return tuple(
         cost_job(end_step_s, batch=batch, terms=replace(terms, start_up_s=end_start_up_s), job=job)

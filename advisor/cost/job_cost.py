@@ -41,7 +41,7 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
     """Price the job at one step time per offer; an infinite step time means that the device cannot run the step."""
     if job.requests_per_day is not None:
         return _cost_service(step_s, batch=batch, terms=terms, job=job)
-    compute_s = np.ceil(job.samples / batch) * step_s
+    compute_s = step_counts(job, batch) * step_s
     per_s = terms.interruptions_per_s * terms.machine_count
     counts = interruption_count(compute_s, checkpoint_every_s=job.checkpoint_every_s, interruptions_per_s=per_s)
     working_s = expected_s(compute_s, counts=counts, interruptions_per_s=per_s, restart_s=terms.start_up_s)
@@ -64,6 +64,15 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
         lost_s=lost_s,
         interruption_count=counts,
     )
+
+
+def step_counts(job: Job, batch: IndexArray) -> FloatArray:
+    """Return the steps of the job at each batch size. The last batch counts in whole; an assumed size has no last batch.
+
+    A device that is always busy goes on with the next batch.
+    """
+    counts: FloatArray = job.samples / batch
+    return counts if job.assumed else np.ceil(counts)
 
 
 def billed_s(running_s: FloatArray, *, increment_s: FloatArray, minimum_s: FloatArray) -> FloatArray:

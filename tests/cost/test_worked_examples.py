@@ -212,6 +212,14 @@ def test_a_job_of_no_given_size_costs_the_hours_of_computing_alone() -> None:
     assert quote.not_covered[:2] == ("start-up", "billing-increments")
 
 
+def test_a_job_of_no_given_size_ends_in_no_whole_batch() -> None:
+    # 1,000 samples in batches of 300: 3.333 steps of 36 s are 120 s, 1/30 h at $3.00; four whole steps would be $0.12.
+    quote = quoted(step_s=36.0, usd_per_hour=3.0, batch=300, samples=1000, assumed=True)
+
+    assert quote.job_usd.mid == pytest.approx(0.10)
+    assert quote.job_usd.mid == pytest.approx(quote.usd_per_million_samples / 1000)
+
+
 def test_the_parts_add_up_to_the_cost() -> None:
     quote = quoted(
         step_s=36.0,
