@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor import units
 from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.costed_offers import CostedOffers, ranked_time_s
 from advisor.cost.job_cost import cost_job
@@ -274,7 +275,7 @@ def _one_per_type(priced: Sequence[PricedOffer], ranked: Sequence[int]) -> tuple
         offer = priced[index].offer
         cheapest = first[_type_of(offer)]
         if index != cheapest:
-            cause = Cause(code="dearer-region", what=priced[cheapest].offer.region)
+            cause = Cause(code="pricier-region", what=priced[cheapest].offer.region)
             other_regions.append(Rejected(offer=offer, causes=(cause,)))
     return list(first.values()), other_regions
 
@@ -332,12 +333,12 @@ def _closest_first(rejected: Iterable[Rejected]) -> list[Rejected]:
     return sorted(rejected, key=lambda one: (max(cause.ratio for cause in one.causes), one.offer.id))
 
 
-_APART: Mapping[RejectionCode, str] = {
-    "marketplace": "marketplaces",
-    "billed-separately": "offers with parts billed separately",
-    "other-stack": "accelerators with software of their own",
+_APART: Mapping[RejectionCode, tuple[str, str]] = {
+    "marketplace": ("marketplace offers", ", --tier marketplace"),
+    "billed-separately": ("offers with parts billed separately", ""),
+    "other-stack": ("accelerators that need {stack} instead of PyTorch's own kernels", ", --instance {instance}"),
 }
-"""The groups of offers that are priced but not ranked."""
+"""The groups of offers that are priced but not ranked, with the flag that ranks one; the offer fills in the fields."""
 
 
 def _savings(selection: Selection, job_usd: FloatArray, *, quotes: Sequence[Quote]) -> tuple[str, ...]:
@@ -345,12 +346,11 @@ def _savings(selection: Selection, job_usd: FloatArray, *, quotes: Sequence[Quot
     least_usd = min((quote.job_usd.mid for quote in quotes), default=0.0)
     usd_apart = job_usd[selection.may_win_count :].tolist()
     notes = []
-    for code, title in _APART.items():
+    for code, (group, flag) in _APART.items():
         apart = [(usd, one.offer) for usd, one in zip(usd_apart, selection.apart, strict=True) if one.code == code]
         usd, offer = min(apart, key=lambda entry: (entry[0], entry[1].id), default=(np.inf, None))
         if offer is not None and usd < least_usd:
-            saving = 1 - usd / least_usd
-            notes.append(
-                f"{title} are left out; they could save up to {saving:.0%} ({offer.provider} {offer.instance})"
-            )
+            saving = units.format_ratio(1 - usd / least_usd)
+            said = f"{group} are not ranked; the cheapest could save up to {saving} ({{provider}} {{instance}}{flag})"
+            notes.append(said.format(stack=offer.stack, provider=offer.provider, instance=offer.instance))
     return tuple(notes)

@@ -163,25 +163,30 @@ def mark_warnings(quotes: Sequence[Quote], *, max_age_days: int, sources: Mappin
     marked = [quote for quote in quotes if quote.price_marks]
     if not marked:
         return ()
-    kinds = sorted({mark for quote in marked for mark in quote.price_marks})
+    why: dict[PriceMark, str] = {
+        "OLD": f"more than {max_age_days} days old (OLD; --max-price-age)",
+        "STALE": "known to be out of date (STALE)",
+        "SUSPECT": "not credible (SUSPECT)",
+    }
+    marks = {mark for quote in marked for mark in quote.price_marks}
+    named = " or ".join(text for mark, text in why.items() if mark in marks)
     first = best_of(quotes)
-    best = f", including the best one ({first.price_date})" if first is not None and first.price_marks else ""
-    return (
-        f"{len(marked):,} of the {len(quotes):,} ranked prices are marked {', '.join(kinds)}{best} (OLD: more than "
-        f"{max_age_days} days, --max-price-age): {_remedy(marked, sources)}use --drop-prices old",
-    )
+    best = f", including that of the best offer ({first.price_date})" if first is not None and first.price_marks else ""
+    return (f"{len(marked):,} of {len(quotes):,} ranked prices are {named}{best}. {_remedy(marked, sources)}",)
 
 
 def _remedy(marked: Sequence[Quote], sources: Mapping[str, PriceSource]) -> str:
-    """Return how to renew the marked prices: by the command where it can fetch them, else from the provider's page."""
+    """Return how to renew the marked prices, by the command or from the provider's page, and how to leave them out."""
     known = {quote.provider: sources[quote.provider] for quote in marked if quote.provider in sources}
     fetched = [provider for provider, source in known.items() if source.refresh == "command"]
     by_hand = [f"{provider} {source.page}" for provider, source in known.items() if source.refresh != "command"]
-    remedies = [f"`advise prices refresh` can fetch those of {', '.join(sorted(fetched))}"] if fetched else []
+    remedies = [f"fetch current ones with `advise prices refresh` ({', '.join(sorted(fetched))})"] if fetched else []
     if by_hand:
         more = f" and {len(by_hand) - _SHOWN_PAGES} more" if len(by_hand) > _SHOWN_PAGES else ""
-        remedies.append(f"look others up ({', '.join(by_hand[:_SHOWN_PAGES])}{more})")
-    return "".join(f"{remedy}, " for remedy in remedies) + ("or " if remedies else "")
+        remedies.append(f"look them up by hand ({', '.join(by_hand[:_SHOWN_PAGES])}{more})")
+    *others, last = (*remedies, "leave them out with --drop-prices old")
+    said = f"{', '.join(others)} or {last}" if others else last
+    return f"{said[:1].upper()}{said[1:]}"
 
 
 def _folded(names: Sequence[str]) -> frozenset[str]:

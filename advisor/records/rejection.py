@@ -20,7 +20,7 @@ RejectionCode = Literal[
     "no-native-precision", "not-measured",
     "unknown-vcpus", "does-not-fit", "over-engine-limit", "over-latency", "over-ttft", "over-tpot", "over-p99",
     "under-throughput", "never-done", "over-quota", "only-machine", "over-deadline", "over-max-usd", "over-max-hourly",
-    "unknown-co2", "over-max-co2", "dearer-region",
+    "unknown-co2", "over-max-co2", "pricier-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
 
@@ -232,7 +232,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "over-deadline": _over("takes", "--deadline", units.format_duration),
     "unknown-co2": _always("{what}"),
     "over-max-co2": _over("emits", "--max-co2", units.format_co2),
-    "dearer-region": _always("costs the same or less in {what}"),
+    "pricier-region": _always("costs the same or less in {what}"),
 }
 _OVER_USD: dict[RejectionCode, tuple[str, str]] = {
     "over-max-usd": ("costs", "--max-usd"), "over-max-hourly": ("costs per hour", "--max-hourly"),

@@ -154,7 +154,7 @@ def test_a_type_is_quoted_once_in_its_cheapest_region() -> None:
     here, there = offer("m1", usd_per_hour=2.0), offer("m1", usd_per_hour=1.0, region="eu-1", geo="EU")
     ranking = ranked(here, there, device_index=(0, 0))
     assert [quote.region for quote in ranking.quotes] == ["eu-1"]
-    assert codes(ranking) == {here.id: "dearer-region"}
+    assert codes(ranking) == {here.id: "pricier-region"}
 
 
 def test_overlapping_costs_are_indistinguishable_from_the_best() -> None:
@@ -243,7 +243,7 @@ def test_marketplaces_never_win_but_what_they_would_save_is_told() -> None:
     assert instances(ranking) == ["m2"]
     assert codes(ranking) == {host.id: "marketplace"}
     (note,) = ranking.notes
-    assert_says(note, "75%", "acme h1")  # 0.9 against 3.6 $/h
+    assert_says(note, "75 %", "acme h1")  # 0.9 against 3.6 $/h
 
 
 def test_marketplaces_that_save_nothing_are_not_praised() -> None:

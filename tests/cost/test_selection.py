@@ -229,10 +229,10 @@ def test_a_price_announced_ahead_is_not_old() -> None:
 def test_doubtful_prices_in_the_ranking_are_one_warning_and_none_where_there_are_none() -> None:
     assert mark_warnings([L4, T4], max_age_days=180, sources={}) == ()
     (warning,) = mark_warnings([L4, replace(T4, price_marks=("OLD",))], max_age_days=180, sources={})
-    assert_says(warning, "1 of the 2", "OLD", "180 days")
+    assert_says(warning, "1 of 2", "180 days", "OLD")
     assert "STALE" not in warning
     (warning,) = mark_warnings([replace(L4, price_marks=("OLD", "STALE"))], max_age_days=180, sources={})
-    assert_says(warning, "1 of the 1", "OLD, STALE", "best", "2025-11-02")
+    assert_says(warning, "1 of 1", "OLD", "STALE", "best", "2025-11-02")
 
 
 def test_the_remedy_for_old_prices_names_what_can_be_fetched_and_the_pages_of_the_rest() -> None:
