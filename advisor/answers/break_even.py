@@ -29,7 +29,7 @@ from advisor.question.from_source import CHOOSE_AN_OFFER
 from advisor.question.record import Question
 from advisor.question.variations import Variation
 from advisor.records.answer import Job
-from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, DECADE_COUNT, BreakEven, Curve
+from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, BreakEven, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.flag_values import flag_name
 from advisor.records.machine import LOCAL
@@ -41,9 +41,6 @@ from advisor.report.marks import KIND_NAMES
 _FILTERS = (*CHOOSE_AN_OFFER, "instance", "arch", "gpus")
 """The options that may leave out all CPUs or all GPUs."""
 _DEFAULTS = Options()
-_POINTS_PER_DECADE = 4
-_DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1).tolist()]
-"""The numbers of requests per day and of samples at which the curves are drawn."""
 
 
 def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> BreakEven:
@@ -62,9 +59,11 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
     market = _Market(question, job=recommendation.job)
     market.check_kinds()
     if recommendation.best is None:
-        raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
+        raise NothingFitsError(
+            "no instance does this job within the limits", hint="`advise rank` lists the reason for each offer"
+        )
     at_best = partial(market.cheapest, market.predict_candidates(question))
-    samples = samples_curve(_DECADES, at_best, job=market.job)
+    samples = samples_curve(at_best, job=market.job)
     found = [_over_batch(question, market), _over_requests(market, at_best), samples]
     return BreakEven(
         schema_version=BREAK_EVEN_SCHEMA_VERSION,
@@ -75,9 +74,7 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
             *(curve for curve in found if isinstance(curve, Curve)),
             *(_over_parameter(variation, question, market) for variation in variations),
         ),
-        api=compare_with_api(
-            options.api_usd_per_mtok, at_best, grid=_DECADES, known=catalog.api_prices, job=market.job
-        ),
+        api=compare_with_api(options.api_usd_per_mtok, at_best, known=catalog.api_prices, job=market.job),
         left_out=(
             *(reason for reason in found if isinstance(reason, str)),
             *(problem for variation in variations for problem in variation.problems),
@@ -158,7 +155,7 @@ def _over_requests(market: _Market, at_best: Callable[[Job], ByKind]) -> Curve |
         return "over requests per day: a service cannot run training"
     if market.job.limits.deadline_s is not None:
         return "over requests per day: a service never ends, so --deadline does not apply"
-    return requests_curve(_DECADES, at_best, job=market.job)
+    return requests_curve(at_best, job=market.job)
 
 
 def _over_parameter(variation: Variation, question: Question, market: _Market) -> Curve:

@@ -26,7 +26,7 @@ from advisor.cost.power import grids_of
 from advisor.cost.rank_offers import cheapest_terms_on
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import Selection, mark_warnings, select_offers
-from advisor.cost.situations import DECADES, choices_of, situations_of
+from advisor.cost.situations import choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
@@ -155,7 +155,6 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         api=compare_with_api(
             options.api_usd_per_mtok,
             partial(market.cheapest, cheap),
-            grid=DECADES,
             known=catalog.api_prices,
             job=by_cost,
         ),

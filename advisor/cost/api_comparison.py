@@ -1,13 +1,13 @@
 """Compares a service of one's own with an API that charges by the token."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
 from advisor import units
 from advisor.cost.by_kind import ByKind
-from advisor.cost.crossing_curve import contender_of, service_of
+from advisor.cost.crossing_curve import GRID, contender_of, service_of
 from advisor.cost.crossing_margin import Margin, margin_over_known
 from advisor.cost.crossing_search import find_crossings
 from advisor.cost.service import requests_per_month
@@ -56,14 +56,13 @@ def compare_with_api(
     asked: str,
     cheapest: Callable[[Job], ByKind],
     *,
-    grid: Sequence[int],
     known: Mapping[str, ApiPrice],
     job: Job,
 ) -> ApiComparison | None:
     """Return from how many requests per day on the cheapest service costs less than the API that was `asked` for.
 
-    `grid` is ascending. Once the service is cheaper it stays so but for the steps at which it needs another instance.
-    Returns None if no API was asked for, or no service can be compared.
+    Once the service is cheaper it stays so but for the steps at which it needs another instance. Returns None if no API
+    was asked for, or no service can be compared.
     """
     if not asked or job.generation is None:
         return None
@@ -81,8 +80,8 @@ def compare_with_api(
         found = own(requests_per_day)
         return None if found is None else margin_over_known(usd * requests_per_month(requests_per_day), found)
 
-    crossing = next((one for one in find_crossings([0, *grid], margin) if one.cheaper == "gpu"), None)
-    at = crossing.at if crossing else next((place for place in reversed(grid) if own(place) is not None), 0)
+    crossing = next((one for one in find_crossings([0, *GRID], margin) if one.cheaper == "gpu"), None)
+    at = crossing.at if crossing else next((place for place in reversed(GRID) if own(place) is not None), 0)
     if not at or (found := own(at)) is None:
         return None
     return ApiComparison(

@@ -10,34 +10,38 @@ from advisor.cost.crossing_search import find_crossings
 from advisor.cost.quotes import quoted_fields
 from advisor.cost.service import requests_per_month
 from advisor.records.answer import Contender, CurvePoint, Job
-from advisor.records.break_even_curves import Curve, CurveKind, FolkRule, KindCost
+from advisor.records.break_even_curves import DECADE_COUNT, Curve, CurveKind, FolkRule, KindCost
+
+_POINTS_PER_DECADE = 4
+GRID = tuple(round(10 ** (place / _POINTS_PER_DECADE)) for place in range(DECADE_COUNT * _POINTS_PER_DECADE + 1))
+"""The numbers of requests per day and of samples between which crossings are searched, the same in every command."""
 
 
 def curve_of(
     kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByKind], *, shown: Sequence[int] | None = None
 ) -> Curve:
-    """Return the curve over an ascending `grid`, with points for `shown`, or for the whole grid.
+    """Return the curve over an ascending `grid`, with points for all of it, or for `shown` and the first crossing.
 
     `cheapest` is also called between grid points to locate crossings.
     """
     known = cache(cheapest)
+    crossings = find_crossings(grid, lambda place: _margin(known(place)))
+    places = grid if shown is None else (*shown, *(one.at for one in crossings[:1]))
     return Curve(
         kind=kind,
         name=kind,
-        points=tuple(point_of(place, known(place)) for place in (grid if shown is None else shown)),
-        crossings=find_crossings(grid, lambda place: _margin(known(place))),
+        points=tuple(point_of(place, known(place)) for place in places),
+        crossings=crossings,
     )
 
 
-def requests_curve(
-    grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job, shown: Sequence[int] | None = None
-) -> Curve:
+def requests_curve(cheapest: Callable[[Job], ByKind], *, job: Job, shown: Sequence[int] | None = None) -> Curve:
     """Return the curve over the requests per day of a service that runs what `job` runs."""
 
     def at(requests: int) -> ByKind:
         return cheapest(service_of(job, requests_per_day=requests))
 
-    return curve_of("requests_per_day", grid, at, shown=shown)
+    return curve_of("requests_per_day", GRID, at, shown=shown)
 
 
 def service_of(job: Job, *, requests_per_day: int) -> Job:
@@ -45,12 +49,10 @@ def service_of(job: Job, *, requests_per_day: int) -> Job:
     return replace(_of_no_size(job), requests_per_day=requests_per_day, samples=requests_per_month(requests_per_day))
 
 
-def samples_curve(
-    grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job, shown: Sequence[int] | None = None
-) -> Curve:
+def samples_curve(cheapest: Callable[[Job], ByKind], *, job: Job, shown: Sequence[int] | None = None) -> Curve:
     """Return the curve over the samples of `job`, with start-up and minimum billing."""
     one = _of_no_size(job)
-    return curve_of("samples", grid, lambda samples: cheapest(replace(one, samples=samples)), shown=shown)
+    return curve_of("samples", GRID, lambda samples: cheapest(replace(one, samples=samples)), shown=shown)
 
 
 def _of_no_size(job: Job) -> Job:

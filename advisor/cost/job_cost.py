@@ -67,9 +67,9 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
 
 
 def step_counts(job: Job, batch: IndexArray) -> FloatArray:
-    """Return the steps of the job at each batch size. The last batch counts in whole; an assumed size has no last batch.
+    """Return the steps of the job at each batch size. The last batch counts in whole, as if it were full.
 
-    A device that is always busy goes on with the next batch.
+    A job of assumed size has no last batch, since it keeps the device busy.
     """
     counts: FloatArray = job.samples / batch
     return counts if job.assumed else np.ceil(counts)

@@ -7,11 +7,9 @@ from advisor.cost.by_kind import KindMarket
 from advisor.cost.crossing_curve import point_of, requests_curve, samples_curve
 from advisor.cost.job import ASSUMED_SAMPLES
 from advisor.records.answer import Choice, Job, Quote, Situation, SituationKind
-from advisor.records.break_even_curves import DECADE_COUNT, Curve
+from advisor.records.break_even_curves import Curve
 from advisor.records.prediction import Predictions
 
-DECADES = tuple(10**power for power in range(DECADE_COUNT + 1))
-"""Crossings between these points are located; only `advise breakeven` sees two within a decade."""
 _MOST_COST_RATIO = 2.0
 """Up to this cost, relative to the cheapest offer, a faster one is a choice."""
 
@@ -25,10 +23,14 @@ def situations_of(market: KindMarket, predictions: Predictions, *, job: Job) -> 
         return ()
     cheapest = partial(market.cheapest, predictions)
     found = [Situation(kind="busy", point=point_of(job.samples, cheapest(job)))]
-    curves: dict[SituationKind, Curve] = {"once": samples_curve(DECADES, cheapest, job=job, shown=(ASSUMED_SAMPLES,))}
+    curves: dict[SituationKind, Curve] = {"once": samples_curve(cheapest, job=job, shown=(ASSUMED_SAMPLES,))}
     if job.mode == "inference" and job.limits.deadline_s is None and 1 in predictions.batches:
-        curves["service"] = requests_curve(DECADES, cheapest, job=job, shown=(1,))
-    found += [Situation(kind=kind, point=one.points[0], crossings=one.crossings) for kind, one in curves.items()]
+        curves["service"] = requests_curve(cheapest, job=job, shown=(1,))
+    for kind, curve in curves.items():
+        point, *at_crossing = curve.points
+        found.append(
+            Situation(kind=kind, point=point, crossings=curve.crossings, at_crossing=next(iter(at_crossing), None))
+        )
     return tuple(one for one in found if one.point.cpu is not None and one.point.gpu is not None)
 
 

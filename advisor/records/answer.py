@@ -561,11 +561,13 @@ class Situation:
     - `point`: both at this many samples, or requests per day for a service
     - `crossings`: the numbers of samples, or of requests per day, from which on the other kind is cheaper; none for
       "busy", where the ratio does not depend on the number
+    - `at_crossing`: both at the first crossing, where the other kind has just become the cheaper one
     """
 
     kind: SituationKind
     point: CurvePoint
     crossings: tuple[Crossing, ...] = ()
+    at_crossing: CurvePoint | None = None
 
 
 Choice = Literal["cheapest", "balanced", "fastest"]

@@ -46,11 +46,13 @@ def test_the_uses_agree_with_break_even() -> None:
     curves = {curve.kind: curve for curve in answer.curves}
     for one, kind in ((once, "samples"), (service, "requests_per_day")):
         assert one.point in curves[kind].points
-        (mine,), (theirs,) = one.crossings, curves[kind].crossings
-        # Crossings are located to 1e-4 each.
-        assert (mine.at, mine.low, mine.high) == pytest.approx((theirs.at, theirs.low, theirs.high), rel=2e-4)
-        assert mine.cheaper == theirs.cheaper
-    assert service.crossings
+        assert one.crossings == curves[kind].crossings
+        (crossing,) = one.crossings
+        assert one.at_crossing is not None
+        assert one.at_crossing.at == crossing.at
+        assert crossing.cheaper == "gpu"
+        assert one.at_crossing.cost_ratio is not None
+        assert one.at_crossing.cost_ratio.mid > 1
 
 
 def test_no_uses_for_a_job_with_a_size_and_no_service_for_training() -> None:
