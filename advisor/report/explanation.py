@@ -32,7 +32,7 @@ from advisor.report.content import (
     Warnings,
 )
 from advisor.report.emissions import co2_interval
-from advisor.report.marks import BOUND_MARKS, STEP_NAMES, detail_name
+from advisor.report.marks import BOUND_MARKS, BOUND_NAMES, STEP_NAMES, detail_name
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
 _CHANGES: Mapping[ChangeKind, str] = {
@@ -47,7 +47,7 @@ _CHANGES: Mapping[ChangeKind, str] = {
 _NOTHING_SAVES = (
     "none: no other precision, batch, layout, attention or instance saves 1 %, and neither does torch.compile."
 )
-_NOTHING_SAVES_OF_SERVICE = "none: neither narrower weights nor another instance saves 1 %."
+_NOTHING_SAVES_OF_SERVICE = "none: neither weights of fewer bits nor another instance saves 1 %."
 _PACES: Mapping[str, str] = {
     "engine": "the passes of the engine take {kernels}, with its launches and its scheduler.",
     "plan": "the passes of the engine take {kernels} on each GPU, with its launches and its scheduler, and the GPUs "
@@ -123,12 +123,13 @@ def _groups_table(
 
 
 def _what(explanation: Explanation) -> str:
-    return STEP_NAMES[explanation.mode] if explanation.generation is None else "an answer to each request in flight"
+    return STEP_NAMES[explanation.mode] if explanation.generation is None else "one request"
 
 
 def _headline(step: ExplainedStep, explanation: Explanation) -> str:
     time, at = interval_text(step.step_s), at_batch_text(step.batch, explanation.generation)
-    return f"{_device(step)} takes {time} {at} in {step.precision}, bound by {step.bound}."
+    to_end = "" if explanation.generation is None else " end to end"
+    return f"{_device(step)} takes {time}{to_end} {at} in {step.precision}: {BOUND_NAMES[step.bound]}."
 
 
 def _device(step: ExplainedStep) -> str:
@@ -198,10 +199,10 @@ def _watts(power: Watts) -> str:
 
 
 def _emissions(energy_kwh: Interval, co2_kg: Interval | None) -> str:
-    energy = f"{units.format_kwh(energy_kwh.mid)} at the machines"
+    energy = f"{units.format_kwh(energy_kwh.mid)}, without PUE"
     if co2_kg is None:
         return f"{energy}; the CO2 of the local grid is not known"
-    return f"{energy} and emits {co2_interval(co2_kg)} of CO2"
+    return f"{energy}, and emits {co2_interval(co2_kg)} of CO2"
 
 
 def _savings(step: ExplainedStep, title: str, *, rate: ExchangeRate | None, generation: Generation | None) -> Listing:
@@ -210,7 +211,7 @@ def _savings(step: ExplainedStep, title: str, *, rate: ExchangeRate | None, gene
         return Listing(title=title, items=())
     money = money_text(rate)
     changes = tuple(
-        f"{_CHANGES[change.kind].format(change.to)}: {units.format_ratio(change.saved_ratio)} "
+        f"{_CHANGES[change.kind].format(change.to)} saves {units.format_ratio(change.saved_ratio)} "
         f"({money(change.saved_usd)}), to {money(change.job_usd.mid)}."
         for change in step.changes
     )
@@ -218,9 +219,9 @@ def _savings(step: ExplainedStep, title: str, *, rate: ExchangeRate | None, gene
     return Listing(title=title.format(money(step.job_usd.mid)), items=changes or (nothing,))
 
 
-def _savings_of(explanation: Explanation, step: ExplainedStep, *, where: str = "") -> Listing:
+def _savings_of(explanation: Explanation, step: ExplainedStep, *, start: str = "Largest savings") -> Listing:
     done = samples_text(explanation.samples, explanation.generation)
-    title = f"Largest savings{where}, of {{}} for {done}"
+    title = f"{start} on {{}} for {done}"
     return _savings(step, title, rate=explanation.exchange_rate, generation=explanation.generation)
 
 
@@ -262,7 +263,7 @@ _TIMES: tuple[ColumnOf[ExplainedGroup], ...] = (
     column("bound", lambda group: group.bound),
 )
 _COUNTS: tuple[ColumnOf[ExplainedGroup], ...] = (
-    numbers("FLOP", lambda group: group.flops, units.format_count),
+    numbers("FLOP", lambda group: group.flops, lambda flops: units.format_flops(flops).removesuffix("FLOP").rstrip()),
     numbers("bytes", lambda group: group.moved_bytes, units.format_bytes),
 )
 _ROOFLINE: tuple[ColumnOf[ExplainedGroup], ...] = (
@@ -286,7 +287,7 @@ def _side_by_side(explanation: Explanation, top: int) -> Iterator[Block]:
     for letter, step in by_letter.items():
         yield Listing(title=f"Why {letter}", items=tuple(reasons(step)))
     for letter, step in by_letter.items():
-        yield _savings_of(explanation, step, where=f" on {letter}")
+        yield _savings_of(explanation, step, start=f"{letter}: largest savings")
     per_sample = len({step.batch for step in steps}) > 1
     divisors = [step.batch if per_sample else 1 for step in steps]
     totals = _lines([[step.total] for step in steps], divisors=divisors)
@@ -341,7 +342,7 @@ def why_section(
         step = detail.step
         time = f"{interval_text(step.step_s)} {at_batch_text(step.batch, generation)}"
         lists.append(Listing(title=f"{detail_name(detail)}: {time}", items=tuple(reasons(step))))
-        title = f"Largest savings, of {{}} on the {detail.role}"
+        title = f"Largest savings on {{}} with the {detail.role}"
         lists.append(_savings(step, title, rate=rate, generation=generation))
     return Section(id="why", title="Why", lists=tuple(lists))
 
@@ -357,7 +358,7 @@ def _modules(detail: DeviceDetail, generation: Generation | None) -> Bars:
     step = detail.step
     bars = []
     for group in step.modules[:_SHOWN_MODULES]:
-        time, bound = units.format_duration(group.time_s), f"bound by {group.bound}"
+        time, bound = units.format_duration(group.time_s), BOUND_NAMES[group.bound]
         text = f"{group.name}\n{time}, {bound}"
         part = Part(name=bound, value=group.time_s, color=BOUND_MARKS[group.bound][0], text=text)
         note = f"{time}, {units.format_ratio(group.time_ratio)}, {group.bound}"
@@ -427,14 +428,14 @@ def _families(groups: Sequence[ExplainedGroup]) -> Iterable[Series]:
         points = tuple(_family_point(group) for group in groups if group.bound == bound)
         color, symbol = BOUND_MARKS[bound]
         if points:
-            yield Series(name=f"bound by {bound}", color=color, symbol=symbol, points=points)
+            yield Series(name=BOUND_NAMES[bound], color=color, symbol=symbol, points=points)
 
 
 def _family_point(group: ExplainedGroup) -> Point:
     rate = group.flops / group.time_s
     text = (
         f"{group.name}: {units.format_ratio(group.time_ratio)} of the time\n{units.format_flops(rate)}/s at "
-        f"{group.flops_per_byte:,.3g} FLOP/B\nbound by {group.bound}"
+        f"{group.flops_per_byte:,.3g} FLOP/B\n{BOUND_NAMES[group.bound]}"
     )
     name = group.name if group.time_ratio >= _LABELLED_RATIO else ""
     return Point(x=group.flops_per_byte or 0.0, y=rate, name=name, text=text)

@@ -25,6 +25,15 @@ BOUND_MARKS: Mapping[Bound, tuple[Color, Symbol]] = {
     "loader": (6, "star"),
     "communication": (7, "wye"),
 }
+BOUND_NAMES: Mapping[Bound, str] = {
+    "compute": "compute-bound",
+    "memory": "bandwidth-bound",
+    "launch": "launch-bound",
+    "dispatch": "dispatch-bound",
+    "transfer": "transfer-bound",
+    "loader": "loader-bound",
+    "communication": "communication-bound",
+}
 
 
 def detail_name(detail: DeviceDetail) -> str:

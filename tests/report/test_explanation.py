@@ -119,11 +119,11 @@ def test_a_language_model_in_service_has_requests_in_flight() -> None:
     served = {"generation": Generation(prompt_tokens=1024, output_tokens=256)}
     one = replace(explanation(step(job_usd=Interval(mid=2.0, low=1.0, high=3.0))), **served)
     shown = render_explanation(one, view=View(width=200))
-    assert_says(shown, "toy", "request in flight", "aws g6.xlarge", "L4", "10 ms [8-12.5]", "64 requests")
+    assert_says(shown, "toy", "one request", "aws g6.xlarge", "L4", "10 ms [8-12.5] end to end", "64 requests")
     assert_says(shown, "$2.00", "1,000,000 requests", "none", "weights")
     two = replace(explanation(step(), step(batch=8)), **served)
     shown = render_explanation(two, view=View(width=200))
-    assert_says(shown, "toy", "request in flight", "per request")
+    assert_says(shown, "toy", "one request", "per request")
     assert "batch" not in shown
     assert "sample" not in shown
 

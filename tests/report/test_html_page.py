@@ -76,7 +76,7 @@ def test_who_points_at_a_plot_sees_its_numbers(shown: Watched) -> None:
     bars.scroll_into_view_if_needed()
     bars.hover(position={"x": 60, "y": 40})
     shown.page.wait_for_selector("#modules [aria-label=tip] text")
-    assert "7.5 ms, bound by compute" in " ".join(bars.locator("[aria-label=tip] text").all_text_contents())
+    assert "7.5 ms, compute-bound" in " ".join(bars.locator("[aria-label=tip] text").all_text_contents())
 
 
 def test_a_point_of_the_pareto_front_has_its_name_under_the_pointer(shown: Watched) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.report.explanation import roofline_section
+from advisor.report.marks import BOUND_NAMES
 from tests.report.report_toys import ON_GPU, chart
 from tests.report.test_explanation import group, step
 
@@ -21,7 +22,7 @@ def test_the_roof_rises_with_the_bandwidth_and_is_flat_from_the_ridge_on() -> No
     assert end.name == "60 TFLOP/s"
     (one,) = families.points
     assert (one.x, one.y, one.name) == (100.0, pytest.approx(2e14), "matmul")
-    assert families.name == f"bound by {matmul.bound}"
+    assert families.name == BOUND_NAMES[matmul.bound]
 
 
 def test_a_family_without_flop_is_in_the_table_alone() -> None:
