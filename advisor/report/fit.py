@@ -19,13 +19,12 @@ def fit_content(answer: FitAnswer) -> Iterator[Block]:
 
 def _rest(answer: FitAnswer, memory: MemoryAnswer, device: DeviceMemory) -> str:
     largest = batch_text(device.largest_batch, memory.generation)
-    margin = units.format_bytes(abs(device.usable_bytes - device.peak_bytes))
     if answer.fits:
+        margin = units.format_bytes(device.usable_bytes - device.peak_bytes)
         return f", {margin} to spare; up to {largest} {'is' if memory.generation is None else 'are'} sure to fit"
-    missing = "" if answer.is_tight else f", {margin} too much"
     ways = [remedy.change for remedy in answer.remedies]
     ways += [largest] if device.largest_batch else []
     if larger := answer.larger:
         ways.append(f"{larger.name} ({units.format_bytes(larger.memory_bytes)})")
     *others, last = ways or ["no known change"]
-    return f"{missing}; it surely fits with {'; '.join([*others, f'or {last}' if others else last])}"
+    return f"; it surely fits with {'; '.join([*others, f'or {last}' if others else last])}"

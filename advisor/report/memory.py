@@ -52,10 +52,12 @@ def need_text(answer: MemoryAnswer) -> str:
     """Return whether the step fits the first device, and how much of its memory it needs, as a clause."""
     device = answer.devices[0]
     fits = "may fit" if device.verdict == "tight" else device.verdict
-    return (
-        f"{_step_text(answer)} {fits} {device.name} in {device.precision}: it needs {_peak(device)} of "
-        f"{units.format_bytes(device.memory_bytes)}{_on_each(device.plan)}{_usable(device, answer.generation)}"
-    )
+    needs = f"{_step_text(answer)} {fits} {device.name} in {device.precision}: it needs {_peak(device)}"
+    where = _on_each(device.plan)
+    if device.verdict == "does not fit":
+        excess = units.format_bytes(device.peak_bytes - device.usable_bytes)
+        return f"{needs}{where}, {excess} more than the {units.format_bytes(device.usable_bytes)} available"
+    return f"{needs} of {units.format_bytes(device.memory_bytes)}{where}{_usable(device, answer.generation)}"
 
 
 def _usable(device: DeviceMemory, generation: Generation | None) -> str:

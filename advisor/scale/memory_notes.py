@@ -51,8 +51,8 @@ def memory_notes(workload_at: Callable[[int], Workload], predictions: Prediction
     helps = [each for each in remedies(step, device=device) if each.step.peak.mid[0] <= available_bytes]
     if plan.gpu_count > 1:  # over more GPUs only with more machines
         helps = [each for each in helps if each.name != "sharding"]
-    listed = ", ".join(f"{each.name} {units.format_bytes(float(each.step.peak.mid[0]))}" for each in helps)
-    changes = [f"it would fit with {listed} (see `advise memory`)"] if listed else []
+    listed = ", ".join(f"{each.name} ({units.format_bytes(float(each.step.peak.mid[0]))})" for each in helps)
+    changes = [f"it would fit with {listed}; see `advise memory`"] if listed else []
     needed = units.format_bytes(needed_bytes)
     if plan.gpu_count == 1:
         change = changes[0] if changes else "no known change makes it fit (see `advise memory`)"
