@@ -48,7 +48,8 @@ def accuracy_content(accuracy: Accuracy, *, top: int) -> Iterator[Block]:
     """Yield the scores of all rows and of every group, then the `top` most frequent reasons of failed rows."""
     yield Paragraph(title=accuracy_headline(accuracy), sentences=tuple(device_sentences(accuracy)))
     yield from score_tables(accuracy, top=top)
-    yield Paragraph(title="Peak memory of fine-tuning", sentences=tuple(peak_sentences(accuracy)))
+    if about_peaks := tuple(peak_sentences(accuracy)):
+        yield Paragraph(title="Peak memory of fine-tuning", sentences=about_peaks)
     yield Paragraph(sentences=score_legend(accuracy), style="faint")
     yield from failure_listings(accuracy, top=top)
 

@@ -34,6 +34,10 @@ def test_the_whole_comes_first_then_each_grouping() -> None:
     ]  # fmt: skip
 
 
+def test_peak_memory_has_a_heading_only_where_runs_measured_it() -> None:
+    assert "Peak memory" not in render_accuracy(ACCURACY, view=View())
+
+
 def test_what_was_known_comes_first_with_the_width_of_its_intervals() -> None:
     rows = [predicted(2.0, known="other-vendor"), predicted(2.0, known="device"), predicted(1.0, known="calibrated")]
     lines = [line.split() for line in render_accuracy(score(rows, [failed()]), view=View()).splitlines()]
