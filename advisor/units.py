@@ -26,6 +26,7 @@ LEAST_UTILIZATION, MOST_UTILIZATION = 0.01, 0.95
 the load that no average knows."""
 _KG_PER_TONNE = 1e3
 _SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_COUNT_PREFIXES = ("", "k", "M", "B", "T")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DURATION_UNITS = (
     ("ns", 1e-9),
@@ -166,8 +167,8 @@ def format_kwh(kwh: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """Format a count with an SI prefix, none below a thousand: "25.6 M"."""
-    return _in_unit(count, _prefixed_unit("", count, prefixes=_SI_PREFIXES, base=1000.0)).rstrip()
+    """Format a count as `parse_count` reads it, with a letter from a thousand on: "25.6M", "671B"."""
+    return _in_unit(count, _prefixed_unit("", count, prefixes=_COUNT_PREFIXES, base=1000.0)).replace(" ", "")
 
 
 def format_usd(usd: float, *, digits: int = 2) -> str:

@@ -71,7 +71,7 @@ SERVED = (
 PROMPT_TOKENS, ANSWER_TOKENS = 1024, 256
 _SINGLE = Options(no_local=True)
 _REQUESTS = Options(no_local=True, prompt_tokens=PROMPT_TOKENS, output_tokens=ANSWER_TOKENS)
-_USES: Mapping[SituationKind, str] = {"busy": "kept busy", "once": "a job of a million", "service": "a service"}
+_USES: Mapping[SituationKind, str] = {"busy": "at full load", "once": "a job of a million", "service": "a service"}
 _FROM: Mapping[SituationKind, str] = {"once": "a GPU from a job of", "service": "a GPU from requests a day"}
 _TITLES = {
     "Models that answer in one pass": "A sample is an image, 30 s of speech, or a text as long as the model takes, at "
@@ -126,7 +126,7 @@ def page(groups: Sequence[Sequence[Entry]], *, today: date) -> str:
         f"Written by `scripts/write_gallery.py` on {today}, from configs that ship with advise; it also writes",
         "`docs/gallery.html`, whose tables can be sorted. For each model: the cheapest GPU and the cheapest CPU whose",
         "price can be trusted, their costs [with 90 % intervals], which kind is cheaper and by how much, and the size",
-        "above which a GPU is cheaper. Prices are on-demand. Costs of a busy device are per million (M) or billion (G)",
+        "above which a GPU is cheaper. Prices are on-demand. Costs at full load are per million (M) or billion (B)",
         "samples, and for language models in service per million requests. The cost of a service is that of the",
         "cheapest machine that holds the model, always on, at one request a day. `advise hf:NAME` answers for your",
         "job, region and prices. Each model has a badge in `docs/gallery/`, such as",
@@ -145,7 +145,7 @@ def document(groups: Sequence[Sequence[Entry]], *, today: date) -> Document:
     return Document(
         title="When to use a CPU and when a GPU",
         headline=f"{sum(map(len, groups))} well-known models",
-        answer="The cheapest CPU and the cheapest GPU instance for each, kept busy, for one job, and as a service.",
+        answer="The cheapest CPU and the cheapest GPU instance for each, at full load, for one job, and as a service.",
         figures=(),
         warnings=(),
         sections=tuple(_section(table) for table in tables(groups)),
@@ -214,7 +214,9 @@ def _crossing(row: Row) -> str:
     if first.cheaper != "gpu":
         return f"below {number_text(first.at)}"
     low, high = ("?" if end is None else number_text(end) for end in (first.low, first.high))
-    return f"{number_text(first.at)} [{low}-{high}]{' (changes again)' if len(crossings) > 1 else ''}"
+    gpu = None if row.situation.at_crossing is None else row.situation.at_crossing.gpu
+    perhaps = "perhaps " if gpu is not None and not gpu.is_candidate else ""
+    return f"{perhaps}{number_text(first.at)} [{low}-{high}]{' (changes again)' if len(crossings) > 1 else ''}"
 
 
 def _cost(side: Contender, row: Row) -> str:
@@ -226,7 +228,7 @@ def _cost(side: Contender, row: Row) -> str:
 
 
 def badge_svg(entry: Entry) -> str:
-    """Return a badge of two fields, 20 pixels high: the model, and the cheapest instance that is kept busy for it."""
+    """Return a badge of two fields, 20 pixels high: the model, and the cheapest instance at full load."""
     model, said = entry.name.partition("/")[2], "no CPU or no GPU can run it"
     for row in rows_of([entry], "busy"):
         side = min(row.cpu, row.gpu, key=lambda one: one.job_usd.mid)

@@ -75,9 +75,12 @@ def _cheapest(curve: Curve, kind: DeviceKind) -> Contender | None:
 
 
 def where(curve: Curve) -> str:
-    """Return "CPU below 32 [16-68], then GPU", or the kind that is cheaper everywhere."""
+    """Return "CPU below 32 [16-68], then perhaps GPU", or the kind that is cheaper everywhere."""
     parts = stretches(curve)
-    names = [f"{part.kind.upper()}{' alone' if part.is_alone else ''}" for part in parts]
+    names = [
+        f"{'perhaps ' if part.is_in_doubt else ''}{part.kind.upper()}{' alone' if part.is_alone else ''}"
+        for part in parts
+    ]
     if len(parts) == 1:
         return f"{names[0]} everywhere"
     ended = [

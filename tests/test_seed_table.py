@@ -5,7 +5,7 @@ import pytest
 from advisor.records.answer import Crossing, CurvePoint, Interval
 from advisor.records.break_even_curves import Curve
 from scripts.write_seed_table import PAGE, SEEDS, seed_table, where, with_table
-from tests.report.test_break_even import contender
+from tests.report.test_break_even import contender, doubtful
 
 
 def point(at: int, cpu_usd: float | None, gpu_usd: float | None) -> CurvePoint:
@@ -31,6 +31,8 @@ def test_a_cell_says_who_is_cheaper_where() -> None:
         "CPU below 5 [4-?], then GPU below 600, then CPU alone"
     )
     assert where(curve(points[0])) == "CPU everywhere"
+    in_doubt = doubtful(points[1], price_is_trusted=True)
+    assert where(curve(points[0], in_doubt, crossings=(to_gpu,))) == "CPU below 5 [4-?], then perhaps GPU"
     assert where(curve(point(1, None, 1.0))) == "GPU alone everywhere"
 
 

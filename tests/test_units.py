@@ -105,7 +105,7 @@ def test_flops_are_shown_with_a_prefix(flops: float, text: str) -> None:
     assert units.format_flops(flops) == text
 
 
-@pytest.mark.parametrize(("count", "text"), [(7, "7"), (25557032, "25.6 M"), (70e9, "70 G")])
+@pytest.mark.parametrize(("count", "text"), [(7, "7"), (25557032, "25.6M"), (70e9, "70B"), (999.9e6, "1B")])
 def test_counts_are_shown_with_a_prefix(count: float, text: str) -> None:
     assert units.format_count(count) == text
 

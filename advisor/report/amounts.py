@@ -78,7 +78,7 @@ def sample_unit(job_usd: float, *, job_samples: int) -> SampleUnit:
     """Return the unit in which this cost of a job is readable."""
     if job_usd / job_samples * _MILLION >= _LEAST_READABLE_USD or not job_usd:
         return SampleUnit(count=_MILLION, name="million", symbol="M", job_samples=job_samples)
-    return SampleUnit(count=_BILLION, name="billion", symbol="G", job_samples=job_samples)
+    return SampleUnit(count=_BILLION, name="billion", symbol="B", job_samples=job_samples)
 
 
 def unit_of(recommendation: Recommendation) -> SampleUnit | None:

@@ -180,7 +180,7 @@ def _folk_rule(break_even: BreakEven) -> Iterator[str]:
         f"the GPU costs {units.format_significant(rule.price_ratio)}x as much per hour and is {compared}: {gpu} vs. "
         f"{cpu}."
     )
-    perhaps, why = _perhaps(doubt)
+    perhaps, why = perhaps_of(doubt)
     yield f"the job {perhaps}costs {_times(rule.cost_ratio)} as much on the CPU as on the GPU{why}."
 
 
@@ -198,7 +198,7 @@ def doubt_of(one: Contender) -> str:
     return f"no measurement backs the time of {one.name}"
 
 
-def _perhaps(doubt: str) -> tuple[str, str]:
+def perhaps_of(doubt: str) -> tuple[str, str]:
     """Return what stands before a claim that is in doubt, and what behind it."""
     return ("perhaps ", f" ({doubt})") if doubt else ("", "")
 
@@ -254,7 +254,7 @@ def api_sentences(api: ApiComparison | None, job: Job, *, rate: ExchangeRate | N
     if job.requests_per_day is not None and api.usd_per_month is not None:
         load = number_text(job.requests_per_day)
         yield f"At {load} requests per day it charges {money(api.usd_per_month)} per month."
-    name, (perhaps, why) = contender_label(api.own), _perhaps(doubt_of(api.own))
+    name, (perhaps, why) = contender_label(api.own), perhaps_of(doubt_of(api.own))
     if api.crossing is not None:
         start, own = _interval(api.crossing), f"{name}, {money(api.own.job_usd.mid)} per month{why}"
         yield f"A service of your own is {perhaps}cheaper from {start} requests per day on: {own}."
@@ -295,7 +295,11 @@ def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[s
         ]
         if len(ended) > _NAMED_COUNT:
             ended[_NAMED_COUNT:] = [f"{len(ended) - _NAMED_COUNT} more changes"]
-        yield f"{', then '.join((*ended, _winner(parts[-1])))} above that."
+        end = parts[-1]
+        if len(parts) == 2 and not any(one.is_alone for one in parts):
+            yield f"{ended[0]}, {'perhaps ' if end.is_in_doubt else ''}a {KIND_NAMES[end.kind]} above."
+        else:
+            yield f"{', then '.join((*ended, _winner(end)))} above that."
     open_count = sum(one.cost_ratio is not None and is_too_close(one.cost_ratio) for one in points)
     if open_count:
         yield f"too close to call at {open_count} of {len(points)} points (90 % interval of the cost ratio includes 1)."

@@ -56,11 +56,15 @@ def headline(comparison: Comparison) -> str:
     (flops,) = (one for one in comparison.counted if one.measure == "flops")
     name = comparison.new if comparison.new == comparison.base else f"{comparison.new} (was {comparison.base})"
     if comparison.cheapest is None:
-        return f"{name}: {_effect(flops, rate=rate)} FLOP per step."
+        return f"{name}: {_flops(flops, rate=rate)}."
     (cost,) = (one for one in comparison.cheapest.changes if one.measure == "job_usd")
     inside = ", which is within the interval of the prediction" if _is_inside(cost) else ""
-    more, dearer = _effect(flops, rate=rate), _effect(cost, rate=rate)
-    return f"{name}: {more} FLOP per step; on its cheapest instance, the job costs {dearer}{inside}."
+    effect = _effect(cost, rate=rate)
+    return f"{name}: {_flops(flops, rate=rate)}; the job costs {effect} on its cheapest instance{inside}."
+
+
+def _flops(flops: Change, *, rate: ExchangeRate | None) -> str:
+    return f"{_effect(flops, rate=rate)} FLOP per step" if _differs(flops) else "FLOP per step unchanged"
 
 
 def _format(value: float, measure: Measure, *, rate: ExchangeRate | None) -> str:

@@ -1,4 +1,4 @@
-"""Shows how many users a machine serves at each length of context."""
+"""Shows how many requests at a time a machine serves at each length of context."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from advisor.report.amounts import count_text, money_text
 from advisor.report.content import Section, Table
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
-_TITLE = "How many users at this context?"
+_TITLE = "Concurrency by context length"
 _NOTES = (
-    "context: prompt and answer together, answers of {output} tokens; users: most requests in flight that memory and "
-    "the engine allow; enough: of the numbers that surely fit, the one above which less than 5 % more tokens a second "
-    "are gained. Machines, speed and cost are with enough users, all the time; per Mtok: per million tokens of prompts "
-    "and answers."
+    "context: prompt and answer together, answers of {output} tokens; max: most requests in flight that memory and the "
+    "engine allow; knee: requests in flight, of those that surely fit, above which throughput rises by less than 5 %. "
+    "Machines, times, tokens/s and cost are at the knee, at full load; per Mtok: per million tokens of prompts and "
+    "answers."
 )
 
 
@@ -28,8 +28,8 @@ def context_tables(recommendation: Recommendation) -> Iterator[Table]:
     columns: tuple[ColumnOf[tuple[ContextSweep, ContextPoint]], ...] = (
         column("machine", lambda row: _machine(*row), shortens_to=24),
         numbers("context", lambda row: row[1].context_tokens, _tokens),
-        numbers("users", lambda row: row[1].most_in_flight, count_text),
-        numbers("enough", lambda row: row[1].in_flight or None, count_text),
+        numbers("max", lambda row: row[1].most_in_flight, count_text),
+        numbers("knee", lambda row: row[1].in_flight or None, count_text),
         numbers("TTFT", lambda row: row[1].ttft_s, units.format_duration, drop_order=1),
         numbers("TPOT", lambda row: row[1].tpot_s, units.format_duration, drop_order=2),
         numbers("tokens/s", lambda row: row[1].output_tokens_per_s, units.format_rate),
@@ -40,7 +40,7 @@ def context_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 
 def contexts_section(recommendation: Recommendation) -> Section:
-    """Return the section on users by context; empty unless a language model is served."""
+    """Return the section on concurrency by context; empty unless a language model is served."""
     return Section(id="contexts", title=_TITLE, tables=tuple(context_tables(recommendation)))
 
 

@@ -68,7 +68,7 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
 
     They are the best, the offers that the answer names beside it, and the first that may lead, after at most
     `_DOUBTFUL_COUNT` that rank ahead of them. If they have no CPU or no GPU, or only ones in doubt while there is a
-    candidate, the best one replaces the last.
+    candidate, the best one replaces the last: the one that the answer compares at full load, if it compares any.
     """
     at_hand, unit = unranked(recommendation), unit_of(recommendation)
     quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
@@ -93,14 +93,29 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     others = [row for row in unnamed if not row.quote.may_lead]
     shown = [*doubtful, *named, *leading, *others][:top]
 
+    compared = compared_ids(recommendation)
+
     def is_missing(row: RankedQuote) -> bool:
         alike = [one.quote for one in shown if one.quote.device.kind == row.quote.device.kind]
-        return not any(one.is_candidate or not row.quote.is_candidate for one in alike)
+        if any(one.id in compared for one in alike):
+            return False
+        is_compared = row.quote.id in compared
+        return is_compared or not any(one.is_candidate or not row.quote.is_candidate for one in alike)
 
-    best_first = sorted(ranked[len(doubtful) :], key=lambda row: (not row.quote.is_candidate, not row.quote.may_lead))
+    best_first = sorted(
+        ranked[len(doubtful) :],
+        key=lambda row: (row.quote.id not in compared, not row.quote.is_candidate, not row.quote.may_lead),
+    )
     missing = [row for row in best_first if is_missing(row)][:1]
     shown = [*shown[: max(top - len(missing), 1)], *missing]
     return (*sorted(shown, key=lambda row: row.rank or 0), *rows[len(ranked) :])
+
+
+def compared_ids(recommendation: Recommendation) -> frozenset[str]:
+    """Return the ids of the CPU and the GPU that an answer by cost compares at full load; none if it does not."""
+    busy = (one.point for one in recommendation.situations if one.kind == "busy")
+    sides = (side for point in busy for side in (point.cpu, point.gpu) if side is not None)
+    return frozenset(side.id for side in sides if recommendation.job.objective == "cost")
 
 
 def _ids_named(recommendation: Recommendation) -> Mapping[str, int]:
@@ -266,9 +281,7 @@ def _chance(row: RankedQuote) -> str:
     return percent_chance(row.quote.chance_among_trusted) if is_compared else "-"
 
 
-_CHEAPEST: ColumnOf[RankedQuote] = column(
-    "cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10
-)
+_CHEAPEST: ColumnOf[RankedQuote] = column("P(best)", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10)
 """Shown with `--objective cost` only: other objectives choose other batch sizes and instance counts."""
 
 

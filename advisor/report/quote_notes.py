@@ -66,9 +66,10 @@ def service_settings(job: Job) -> str | None:
     drafts = ""
     if generation.draft_tokens:
         drafts = (
-            f", {generation.draft_tokens} drafted tokens a pass, each accepted with {generation.acceptance_ratio:.0%} "
-            f"(drafting one takes {generation.draft_cost_ratio:.1%} of a pass, and the drafter's weights and cache "
-            "that share of the model's)"
+            f", {generation.draft_tokens} drafted tokens a pass, each accepted with "
+            f"{units.format_ratio(generation.acceptance_ratio)} (drafting one takes "
+            f"{units.format_significant(generation.draft_cost_ratio * 100)} % of a pass, and the drafter's weights and "
+            "cache that share of the model's)"
         )
     return (
         f"LLM serving{by}: prompts of {generation.prompt_tokens:,} tokens{cached}, answers of "

@@ -27,6 +27,7 @@ from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import (
     RankedQuote,
     columns_for,
+    compared_ids,
     device_label,
     energy_columns,
     instance_label,
@@ -39,7 +40,7 @@ from advisor.report.tables import ColumnOf, column, numbers, table_of
 _ORDER = (
     "#", "provider", "instance", "per h", "TTFT", "TPOT",
     *(f"{name} {at}" for at in PERCENTILES for name in ("TTFT", "TPOT")), "p99", "p50", "time", "cost",
-    "per million", "per billion", "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
+    "per million", "per billion", "per Mtok", "device", "P(best)", "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
 _FIRST: Mapping[Objective, str] = {
@@ -68,11 +69,11 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
         yield Paragraph(sentences=about_api)
     yield from choice_tables(recommendation)
     yield from alternative_tables(recommendation)
-    yield Listing(title="The best of the other tiers", items=sentence.by_tier(recommendation))
+    yield Listing(title="Best offers of other kinds of providers", items=sentence.by_tier(recommendation))
     yield table_of(
         rows,
         columns_for(rows),
-        notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
+        notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes), compared=compared_ids(recommendation)),
         more=sentence.table_details(rows),
         highlighted=_headline_place(rows),
     )
@@ -130,15 +131,13 @@ def ranking_section(recommendation: Recommendation) -> Section:
         ),
         highlighted=_headline_place(rows),
     )
-    doubtful = (
-        "" if all(row.quote.is_candidate for row in rows) else ", after them those that may not head the answer (?)"
-    )
+    doubtful = "" if all(row.quote.is_candidate for row in rows) else ", after them those that are not recommended (?)"
     lead = f"{_FIRST[recommendation.job.objective]} first{doubtful}. Click a column's heading to sort by it."
     return Section(id="ranking", title="Ranking", lead=(lead,), tables=(table,))
 
 
 def _headline_place(rows: Sequence[RankedQuote]) -> int:
-    """Return the place of the row that heads the answer: the first that may, or the first of all."""
+    """Return the place of the recommended row: the first that may lead, or the first of all."""
     return next((place for place, row in enumerate(rows) if row.quote.may_lead), 0)
 
 

@@ -115,7 +115,7 @@ def verdict(recommendation: Recommendation) -> str:
     if best.tokens is not None:
         per_million = units.format_money(best.tokens.usd_per_million_tokens, rate=rate, digits=3)
         per_tokens = f", {per_million} per million tokens"
-    start = "Kept busy, " if _is_compared(recommendation) else ""
+    start = "At full load, " if _is_compared(recommendation) else ""
     if not best.price_is_trusted:
         start = f"If its {price_of_date(best)} still holds, "
     return (
@@ -161,8 +161,12 @@ def certainty(recommendation: Recommendation) -> Iterator[str]:
             yield doubted
         if not recommendation.alternatives and best.time_source == "datasheet" and best.may_lead:
             is_known = any(one.time_source != "datasheet" and one.price_is_trusted for one in recommendation.quotes)
-            leads = f": it leads by the upper end of its {_RANKED_BY[job.objective]}"
-            yield f"No measurement backs its time{leads if is_known else ', nor that of any other in the ranking'}."
+            amount = _RANKED_BY[job.objective]
+            why = (
+                f"; it is recommended because even the upper end of its {amount} is below the {amount} of the best "
+                "measured offer"
+            )
+            yield f"No measurement backs its time{why if is_known else ', nor that of any other in the ranking'}."
     if recommendation.alternatives:
         if best is not None:
             yield "No offer whose price and prediction can be trusted keeps the limits."
@@ -365,7 +369,8 @@ def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
     cost = money_interval(in_unit(quote.job_usd, unit=unit_of(recommendation)), rate=recommendation.exchange_rate)
     return (
         f"Perhaps {_BETTER[job.objective]}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), "
-        f"{cost}{per_samples(recommendation)}; no measurement backs its time, so time a step there first."
+        f"{cost}{per_samples(recommendation)}; no measurement backs its time: rent it for an hour and time "
+        f"{'the service' if quote.tokens is not None else 'a step'} there before you rely on it."
     )
 
 
@@ -410,8 +415,10 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
         chance += f", its device {device_chance}"
     rivals = rivals_of(best, recommendation)
     if not rivals:
-        aside = ", offers marked ? aside" if any(one.is_candidate != best.is_candidate for one in quotes) else ""
-        return f"How sure: {chance or 'no other offer is too close to call'}{aside}."
+        aside = (
+            " (not counting offers marked ?)" if any(one.is_candidate != best.is_candidate for one in quotes) else ""
+        )
+        return f"How sure: {chance or 'no other offer comes close'}{aside}."
     shown = rivals[:NAMED_RIVAL_COUNT]
     named = ", ".join(
         f"{rival.provider} {rival.instance}{f' ({percent_chance(rival.chance_among_trusted)})' if is_cost else ''}"
@@ -425,8 +432,11 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     first = rivals[0]
     is_likelier = is_cost and first.chance_among_trusted > best.chance_among_trusted
     yields = is_likelier and best.may_lead and not first.may_lead
-    why = f" {best.instance} leads: it rents for less at about the same cost." if yields else ""
-    return f"How sure: {chance}{'; ' if chance else ''}{offers} {closeness}: {named}{unnamed}.{why}"
+    why = (
+        f" {best.instance} is recommended, because {first.instance} rents for more than twice as much as another offer "
+        "at about the same cost."
+    )
+    return f"How sure: {chance}{'; ' if chance else ''}{offers} {closeness}: {named}{unnamed}.{why if yields else ''}"
 
 
 def _listed_ahead(best: Quote, recommendation: Recommendation) -> str:
@@ -436,14 +446,15 @@ def _listed_ahead(best: Quote, recommendation: Recommendation) -> str:
     """
     ahead = tuple(takewhile(lambda quote: quote.id != best.id, recommendation.quotes))
     counts = {
-        "with a doubtful price": sum(not quote.price_is_trusted for quote in ahead),
-        "with an unmeasured time": sum(quote.needs_measurement for quote in ahead),
+        "with a price in doubt": sum(not quote.price_is_trusted for quote in ahead),
+        "whose time no measurement backs": sum(quote.needs_measurement for quote in ahead),
     }
     named = (recommendation.better_if_price_holds, recommendation.better_if_prediction_holds)
     if sum(counts.values()) <= sum(one is not None for one in named):
         return ""
     listed = [f"{'1 offer' if count == 1 else f'{count:,} offers'} {why}" for why, count in counts.items() if count]
-    return f"Listed as {_BETTER[recommendation.job.objective]}, but not counted: {' and '.join(listed)}."
+    better = _BETTER[recommendation.job.objective]
+    return f"{better[:1].upper()}{better[1:]}, but not recommended: {' and '.join(listed)}."
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:
@@ -542,8 +553,13 @@ def _workload(workload: WorkloadSummary, job: Job) -> str:
     )
 
 
-def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, ...]:
-    """Return notes on the table: its marks, the rows that matter most, and how many rows are not shown."""
+def table_notes(
+    rows: Sequence[RankedQuote], *, quote_count: int, compared: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """Return notes on the table: its marks, the rows that matter most, and how many rows are not shown.
+
+    The best of a kind is the offer in `compared`, or the first row.
+    """
     ranked = [row for row in rows if row.rank is not None]
     doubted = [row.quote for row in ranked if not row.quote.is_candidate]
     yields = any(quote.price_is_trusted and quote.time_source != "datasheet" for quote in doubted)
@@ -557,14 +573,14 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     leader = next((row for row in ranked if row.quote.may_lead), None)
     if leader is not None and leader.rank != 1:
         ahead = any(row.quote.is_candidate for row in ranked[: ranked.index(leader)])
-        marks.append(
-            f"row {leader.rank} heads the answer{': a smaller machine at about the same cost' if ahead else ''}"
-        )
-    kinds: set[DeviceKind] = set()
-    for place, row in enumerate(ranked, start=1):
-        if row.rank != place and row is not leader and row.quote.device.kind not in kinds:
-            marks.append(f"row {row.rank} is the best {KIND_NAMES[row.quote.device.kind]}")
-        kinds.add(row.quote.device.kind)
+        marks.append(f"row {leader.rank} is recommended{': it rents for less at about the same cost' if ahead else ''}")
+    first = {row.quote.device.kind: row for row in reversed(ranked)}
+    first |= {row.quote.device.kind: row for row in ranked if row.quote.id in compared}
+    marks += [
+        f"row {row.rank} is the best {KIND_NAMES[kind]}"
+        for kind, row in first.items()
+        if row is not leader and row.rank != ranked.index(row) + 1
+    ]
     said = "; ".join(marks)
     notes = [f"{said[:1].upper()}{said[1:]}."] if marks else []
     if quote_count > len(ranked):
@@ -577,14 +593,15 @@ def table_details(rows: Sequence[RankedQuote]) -> tuple[str, ...]:
     quotes = [row.quote for row in rows if row.rank is not None]
     notes = []
     if any(row.is_close for row in rows):
-        notes.append(
-            f"~ the {_OVERLAPPING[rows[0].job.objective]} overlap within the errors of device, host and price; "
-            "cheapest: the probability of being the cheapest with a trusted price."
+        objective = rows[0].job.objective
+        chance = (
+            "; P(best): the probability of being the cheapest of the offers without ?" if objective == "cost" else ""
         )
+        notes.append(f"~ the {_OVERLAPPING[objective]} overlap within the errors of device, host and price{chance}.")
     if not all(quote.is_candidate for quote in quotes):
         notes.append(
-            "? does not head the answer: its price is too old or its list too uncertain, no measurement backs its "
-            "time, or a machine of fewer devices costs less with its start-up."
+            "? is not recommended: its price is too old or its list too uncertain, no measurement backs its time, or "
+            "a machine of fewer devices costs less with its start-up."
         )
     if any(row.has_front_mark for row in rows):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")

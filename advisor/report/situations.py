@@ -1,6 +1,6 @@
 """Says when to use a CPU and when a GPU, and which offers to choose from for a job with a size."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor import units
@@ -20,13 +20,13 @@ from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
 from advisor.records.sample_words import samples_noun
 from advisor.report.amounts import SampleUnit, money_interval, money_text, number_text, sample_unit
-from advisor.report.break_even import contender_label, doubt_of, is_too_close
+from advisor.report.break_even import contender_label, doubt_of, is_too_close, perhaps_of
 from advisor.report.content import Section, Table
 from advisor.report.marks import KIND_NAMES
 from advisor.report.quote_columns import device_label, instance_label
 from advisor.report.tables import ColumnOf, column, table_of
 
-_USES: Mapping[SituationKind, str] = {"busy": "kept busy", "once": "job of", "service": "service"}
+_USES: Mapping[SituationKind, str] = {"busy": "full load", "once": "job of", "service": "service"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,8 @@ def when_to_use_which(recommendation: Recommendation) -> str:
         for one in recommendation.situations
         if (ratio := one.point.cost_ratio) is not None
     ]
-    return f"{'; '.join(parts)}." if parts else ""
+    said = "; ".join(parts)
+    return f"{said[:1].upper()}{said[1:]}." if parts else ""
 
 
 def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
@@ -63,13 +64,13 @@ def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
             (
                 column("use", lambda row: _use(row.situation) if row.kind == "cpu" else ""),
                 column("", lambda row: KIND_NAMES[row.kind]),
-                column("best", lambda row: contender_label(row.contender)),
+                column("best", lambda row: f"{contender_label(row.contender)}{_doubt_in_ranking(row, recommendation)}"),
                 column("cost", lambda row: _cost(row, rate=rate)),
                 column("speed", _speed),
                 column("", lambda row: _verdict(row, recommendation)),
             ),
             title="CPU or GPU?",
-            notes=_notes(recommendation),
+            notes=_notes(rows, recommendation),
         )
 
 
@@ -116,11 +117,16 @@ def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
         column(cost, lambda one: units.format_money(one.quote.job_usd.mid, rate=rate)),
         column(time, lambda one: units.format_duration(one.quote.time_s)),
     )
-    notes = ("? its price is too old, or no measurement backs its time.",)
     has_doubt = any(_doubt_outside(one.quote) for one in recommendation.alternatives)
-    yield table_of(
-        recommendation.alternatives, columns, title="Closest to the limits", notes=notes if has_doubt else ()
+    notes = (
+        *(
+            ["%: the share of the job that is done."]
+            if any(one.done_ratio < 1 for one in recommendation.alternatives)
+            else []
+        ),
+        *(["? its price is too old, or no measurement backs its time."] if has_doubt else []),
     )
+    yield table_of(recommendation.alternatives, columns, title="Closest to the limits", notes=notes)
 
 
 def _headings(job: Job) -> tuple[str, str]:
@@ -132,25 +138,31 @@ def _doubt(quote: Quote) -> str:
     return "" if quote.may_lead else " ?"
 
 
+def _doubt_in_ranking(row: _Row, recommendation: Recommendation) -> str:
+    """Return the mark of the ranking for the cheapest offer of a kind, which is judged among its kind alone."""
+    best = recommendation.best
+    return "" if row.contender.is_candidate or (best is not None and best.id == row.contender.id) else " ?"
+
+
 def _doubt_outside(quote: Quote) -> str:
     """Return the mark of an offer outside the limits, also if it leads: a single limit may leave no measured offer."""
     return " ?" if quote.time_source == "datasheet" else _doubt(quote)
 
 
 def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> str:
-    share = "" if one.done_ratio == 1 else f" ({units.format_ratio(one.done_ratio)})"
+    share = "" if one.done_ratio == 1 else f" ({units.format_significant(100 * one.done_ratio)} %)"
     match one.kind:
         case "cheapest" | "fastest":
             return f"{one.kind} without limits"
         case "budget":
-            buys = f"{units.format_money(job.limits.max_usd or 0.0, rate=rate)} buys"
+            within = f"within {units.format_money(job.limits.max_usd or 0.0, rate=rate)} alone:"
         case "deadline":
-            buys = f"{units.format_duration(job.limits.deadline_s or 0.0)} buys"
+            within = f"within {units.format_duration(job.limits.deadline_s or 0.0)} alone:"
         case "split":
             return "split by hand over several machines"
         case "flag":
-            buys = "change"
-    return f"{buys} {one.flag or 'the whole job'}{share}"
+            within = "with" if one.done_ratio == 1 else "within all limits:"
+    return f"{within} {one.flag or 'the whole job'}{share}"
 
 
 def _sides(one: Situation) -> Mapping[DeviceKind, Contender]:
@@ -176,7 +188,7 @@ def _cost(row: _Row, *, rate: ExchangeRate | None) -> str:
 
 
 def busy_unit(one: Situation) -> SampleUnit:
-    """Return the unit of samples in which the lower cost of devices that are kept busy is readable."""
+    """Return the unit of samples in which the lower cost of devices at full load is readable."""
     return sample_unit(min(side.job_usd.mid for side in _sides(one).values()), job_samples=one.point.at)
 
 
@@ -216,28 +228,36 @@ def times_cheaper(ratio: Interval) -> str:
 
 
 def _sentence(one: Situation, ratio: Interval, noun: str, *, doubt: str) -> str:
-    """Return which kind is cheaper if it is kept busy, or up to where for one job or a service."""
-    perhaps, why = ("perhaps ", f" ({doubt})") if doubt else ("", "")
+    """Return which kind is cheaper at full load, or up to where for one job or a service."""
+    perhaps, why = perhaps_of(doubt)
     if one.kind == "busy":
         if is_too_close(ratio):
-            return "Kept busy, neither a CPU nor a GPU is clearly cheaper"
+            return "at full load, neither a CPU nor a GPU is clearly cheaper"
         kind, other = ("GPU", "CPU") if ratio.mid > 1 else ("CPU", "GPU")
-        return f"Kept busy, a {kind} is {perhaps}{times_cheaper(ratio)} cheaper than a {other}{why}"
-    subject, unit = ("one job", noun) if one.kind == "once" else ("a service", "requests per day")
+        return f"at full load, a {kind} is {perhaps}{times_cheaper(ratio)} cheaper than a {other}{why}"
+    subject, unit = ("for one job", noun) if one.kind == "once" else ("for an always-on service", "requests per day")
     if not one.crossings:
         kind, most = KIND_NAMES[_cheaper(ratio)], units.format_count(10**DECADE_COUNT)
-        return f"{subject} is {perhaps}cheaper on a {kind} up to at least {most} {unit}{why}"
-    first = one.crossings[0]
-    before = KIND_NAMES["cpu" if first.cheaper == "gpu" else "gpu"]
-    then = "" if len(one.crossings) == 1 else " (it changes again: `advise breakeven`)"
-    return f"{subject} is cheaper on a {before} below {number_text(first.at)} {unit}{then}"
+        return f"{subject}, a {kind} is {perhaps}cheaper up to at least {most} {unit}{why}"
+    first, at_crossing = one.crossings[0], one.at_crossing
+    below, above = ("CPU", "GPU") if first.cheaper == "gpu" else ("GPU", "CPU")
+    doubts = dict.fromkeys(("CPU", "GPU"), "")
+    if at_crossing is not None:
+        sides = {"CPU": at_crossing.cpu, "GPU": at_crossing.gpu}
+        doubts = {name: doubt_of(side) for name, side in sides.items() if side is not None}
+    (perhaps, why), (perhaps_above, why_above) = perhaps_of(doubts.get(below, "")), perhaps_of(doubts.get(above, ""))
+    said = f"{subject}, a {below} is {perhaps}cheaper below {number_text(first.at)} {unit}{why}"
+    said += f", and {perhaps_above}a {above} above{why_above}" if perhaps_above else ""
+    return said if len(one.crossings) == 1 else f"{said} (it changes again: `advise breakeven`)"
 
 
-def _notes(recommendation: Recommendation) -> Iterator[str]:
-    kinds = [one.kind for one in recommendation.situations]
+def _notes(rows: Sequence[_Row], recommendation: Recommendation) -> Iterator[str]:
+    kinds = [row.situation.kind for row in rows]
     noun = samples_noun(recommendation.job.generation)
-    service = "; service: always on, per month, one request at a time" if "service" in kinds else ""
+    service = "; service: always on, cost per month, one request at a time" if "service" in kinds else ""
+    marks = [_doubt_in_ranking(row, recommendation) for row in rows]
+    doubt = "; ? its price is in doubt, or no measurement backs its time" if any(marks) else ""
     yield (
-        f"kept busy: compute time alone, per million (M) or billion (G) {noun}; job: with start-up and minimum "
-        f"billing{service}."
+        f"full load: compute time only, per million (M) or billion (B) {noun}; job: with start-up and minimum "
+        f"billing{service}{doubt}."
     )

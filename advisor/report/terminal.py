@@ -107,11 +107,11 @@ class _Page:
             places = range(len(content.columns))
             width = _table_width(_shortened_cells(content, places, width=0), content, places)
             named = ", ".join(hidden) if len(hidden) <= _NAMED_COLUMNS else f"{len(hidden)} columns"
-            parts.append(f"{named} (COLUMNS={width})")
+            parts.append(f"{named} (set COLUMNS={width} to show {'it' if len(hidden) == 1 else 'them'})")
         if content.more and self._folded:
             parts.append(f"{len(content.more)} note{'' if len(content.more) == 1 else 's'} ({self._folded})")
         if parts:
-            yield f"Not shown: {', '.join(parts)}."
+            yield f"Hidden: {', '.join(parts)}."
 
     def text(self) -> str:
         """Return the text of the page without trailing blanks."""

@@ -18,7 +18,7 @@ def test_the_whole_answer() -> None:
     assert r"\$0.42 (\$0.38-\$0.46)" in text
     table = [
         r"| # | provider | instance | device | region | per h | batch | precision | samples/s | per million "
-        r"| per million \[90 %\] | cheapest | memory | bound | price date |",
+        r"| per million \[90 %\] | P(best) | memory | bound | price date |",
         "|---:|---|---|---|---|---:|---:|---|---:|---:|---:|---:|---:|---|---|",
         r"| 1 | aws | g6.xlarge | 1x L4 | us-east-1 | \$0.84 | 64 | amp-bf16 | 556 | \$0.42 | 0.38-0.46 "
         "| 61 % | 12 % | memory | 2025-11-02 |",

@@ -15,7 +15,7 @@ def test_each_curve_has_both_kinds_and_its_crossings() -> None:
     assert (cpu.name, [(point.x, point.y) for point in cpu.points]) == ("cheapest CPU", [(1, 1.0), (10, 3.0)])
     assert [(rule.x, rule.name) for rule in chart.rules] == [(10, "10")]
     (note,) = chart.notes
-    assert_says(note, "CPU", "cheaper", "batch 10 [8-?]", "GPU", "cheaper")
+    assert_says(note, "CPU", "cheaper", "batch 10 [8-?]", "GPU above")
     assert [row[0] for row in chart.table.rows] == ["1", "10"]
     assert [row[5] for row in chart.table.rows] == ["0.5x", "1.2x"]
 

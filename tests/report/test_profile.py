@@ -32,7 +32,7 @@ def test_the_totals_come_first_then_the_groups() -> None:
     lines = render_profile(SUMMARY, GROUPS, by="module", view=View(width=100)).splitlines()
     assert_says(
         " ".join(lines[:2]),
-        *("resnet50", "8.18 GFLOP", "batch 1", "25.6 M parameters"),
+        *("resnet50", "8.18 GFLOP", "batch 1", "25.6M parameters"),
         *("reads", "191 MiB", "writes", "95.4 MiB", "143 MiB", "175"),
     )
     assert lines[2:8] == [

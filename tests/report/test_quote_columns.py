@@ -66,7 +66,7 @@ def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
         "time": "30 min",
         "cost": "$0.42",
         "cost [90 %]": "0.38-0.46",  # 10 % up and down
-        "cheapest": "61 %",
+        "P(best)": "61 %",
         "memory": "12 %",  # 2 GiB of 16 GiB = 12.5 %, to even
         "bound": "memory",
         "price date": "2025-11-02",
@@ -83,7 +83,7 @@ def test_the_machine_at_hand_follows_the_ranked_rows_without_a_rank() -> None:
 
     assert [(row.rank, row.quote.provider) for row in rows] == [(1, "aws"), (4, "aws"), (None, "local")]
     cells = {column.header: column.cell(rows[-1]) for column in columns_for(())}
-    assert (cells["#"], cells["per h"], cells["cost"], cells["cheapest"]) == ("-", "$0", "$0", "-")
+    assert (cells["#"], cells["per h"], cells["cost"], cells["P(best)"]) == ("-", "$0", "$0", "-")
     assert cells["device"] == "16 threads of AMD EPYC 7763"
 
 

@@ -102,7 +102,7 @@ def test_the_basis_names_every_default_and_every_note() -> None:
         job, "inference", "auto", "fp32", "bf16", "fp16", "eager", "NCHW", "on-demand", "no job size", "compute"
     )
     assert_says(best, "Batch 64", "amp-bf16", "$0.84", "list", "2025-11-02", "generation")
-    assert_says(workload, "resnet50", "25.6 M parameters", "8.18 GFLOP", "batch 1")
+    assert_says(workload, "resnet50", "25.6M parameters", "8.18 GFLOP", "batch 1")
     assert "%" not in workload
     assert note == "./advisor.yaml is in force."
 
@@ -157,7 +157,7 @@ def test_the_notes_of_a_table_explain_marks_jumps_and_cuts() -> None:
     assert_says(marks, "~", "4", "CPU")
     assert_says(cut, "1 more", "--top 4")
     (meaning,) = sentence.table_details(rows)
-    assert_says(meaning, "~", "costs", "cheapest", "probability")
+    assert_says(meaning, "~", "costs", "P(best)", "probability", "cheapest")
 
 
 def test_a_table_that_hides_nothing_needs_no_notes() -> None:
@@ -284,6 +284,15 @@ def test_an_unmeasured_offer_outside_the_limits_is_marked() -> None:
     assert [row[1] for row in table.rows] == ["aws g6.xlarge", "aws g5.xlarge ?"]
 
 
+def test_a_part_of_the_job_within_a_limit_is_told_with_its_share() -> None:
+    part = Alternative(kind="budget", quote=L4, flag="--samples 1.5e6", done_ratio=0.0015)
+    answer = recommendation()
+    job = replace(answer.job, assumed=False, limits=JobLimits(max_usd=50.0))
+    (table,) = alternative_tables(replace(answer, job=job, alternatives=(part,)))
+    assert_says(table.rows[0][0], "$50.00", "--samples 1.5e6", "0.15 %")
+    assert_says(" ".join(table.notes), "share of the job")
+
+
 def test_the_price_per_hour_is_said_with_its_region() -> None:
     # The job takes half an hour: $0.84 per hour.
     everywhere, own = replace(L4, region="global"), replace(L4, region="own", tier="owned")
@@ -334,7 +343,7 @@ def test_a_best_of_an_unmeasured_generation_leads_by_its_upper_end_only_if_other
 def test_a_best_that_is_not_the_likeliest_leads_because_it_rents_for_less() -> None:
     best = replace(L4, chance_among_trusted=0.24)
     larger = replace(A10G, chance_among_trusted=0.33, indistinguishable=True)
-    why = "g6.xlarge leads: it rents for less"
+    why = "g6.xlarge is recommended, because g5.xlarge rents for more than twice as much"
     said = " ".join(sentence.certainty(recommendation(best, replace(larger, may_lead=False))))
     assert_says(said, "(33 %)", why)
     assert why not in " ".join(sentence.certainty(recommendation(best, larger)))
@@ -346,16 +355,14 @@ def test_offers_in_doubt_that_rank_before_the_best_are_counted_beside_its_chance
     doubted = [replace(OLD, id=f"neo/{number}") for number in range(3)]
     unmeasured = replace(A10G, time_source="datasheet", is_candidate=False, may_lead=False)
     answer = replace(recommendation(*doubted, unmeasured, L4, T4), best=L4)
-    assert_says(
-        sentence.headline(answer), "61 %", "cheaper", "3 offers with a doubtful price", "1 offer with an unmeasured"
-    )
-    assert "not counted" not in sentence.headline(recommendation(L4, T4, unmeasured))
+    assert_says(sentence.headline(answer), "61 %", "Cheaper", "3 offers with a price in doubt", "1 offer whose time")
+    assert "not recommended" not in sentence.headline(recommendation(L4, T4, unmeasured))
     assert unmeasured.needs_measurement
     yielding = replace(A10G, time_source="calibrated", may_lead=False)  # a smaller machine costs about the same
     assert not yielding.needs_measurement
-    assert "not counted" not in sentence.headline(replace(recommendation(yielding, L4, T4), best=L4))
+    assert "not recommended" not in sentence.headline(replace(recommendation(yielding, L4, T4), best=L4))
     named = replace(recommendation(OLD, L4, T4), best=L4, better_if_price_holds=OLD)
-    assert "not counted" not in sentence.headline(named)
+    assert "not recommended" not in sentence.headline(named)
 
 
 def test_the_headline_gives_the_chance_of_the_device() -> None:

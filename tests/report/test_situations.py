@@ -6,6 +6,8 @@ import pytest
 
 from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Quote, Situation, SituationKind
 from advisor.records.device import DeviceKind
+from advisor.report.quote_columns import compared_ids, table_rows
+from advisor.report.sentence import table_notes
 from advisor.report.situations import choice_tables, situation_tables, when_to_use_which
 from tests.report.toys import A10G, GENOA, L4, recommendation
 from tests.says import assert_says
@@ -57,13 +59,13 @@ def test_the_sentence_names_the_kind_for_each_use() -> None:
         ),
     )
     said = when_to_use_which(answer)
-    assert_says(said, "GPU", "3.6x", "CPU", "17,600 samples", "service", "CPU", "1 G requests")  # searched up to 10^9
+    assert_says(said, "GPU", "3.6x", "CPU", "17,600 samples", "service", "CPU", "1B requests")  # searched up to 10^9
     (table,) = situation_tables(answer)
     assert [row[-1] for row in table.rows] == ["", "3.6x cheaper", "2x cheaper", "", "15x cheaper", ""]
     assert [row[3] for row in table.rows][::5] == ["$3.60/M", "$375.00/mo"]
 
 
-@pytest.mark.parametrize(("usd", "shown"), [(0.02, "$0.02/M"), (0.002, "$2.00/G")])
+@pytest.mark.parametrize(("usd", "shown"), [(0.02, "$0.02/M"), (0.002, "$2.00/B")])
 def test_small_costs_are_per_billion_samples(usd: float, shown: str) -> None:
     (table,) = situation_tables(
         replace(recommendation(), situations=(situation("busy", cpu_usd=2 * usd, gpu_usd=usd),))
@@ -90,6 +92,46 @@ def test_a_side_that_may_not_head_the_answer_is_only_perhaps_cheaper(unknown: st
     assert table.rows[1][-1] == "perhaps 3.6x"
     # L4 heads this answer, which says itself what is in doubt.
     assert "perhaps" not in when_to_use_which(replace(answer, best=L4))
+
+
+@pytest.mark.parametrize("kind", ["once", "service"])
+def test_a_side_in_doubt_at_the_crossing_is_only_perhaps_cheaper_from_there_on(kind: SituationKind) -> None:
+    sure = situation(kind, cpu_usd=1.0, gpu_usd=2.0, crossing=17_612)
+    assert sure.point.gpu is not None
+    unmeasured = replace(sure.point.gpu, is_candidate=False, time_source="datasheet")
+
+    def said(at_crossing: CurvePoint) -> str:
+        return when_to_use_which(replace(recommendation(), situations=(replace(sure, at_crossing=at_crossing),)))
+
+    assert "perhaps" not in said(sure.point)
+    assert_says(
+        said(replace(sure.point, gpu=unmeasured)), "a CPU is cheaper below 17,600", "perhaps a GPU above", "time"
+    )
+    cpu = replace(unmeasured, name="aws old")
+    assert_says(said(replace(sure.point, cpu=cpu)), "a CPU is perhaps cheaper below 17,600", "time of aws old")
+
+
+def test_an_offer_in_doubt_has_the_mark_of_the_ranking() -> None:
+    sure = situation("busy", cpu_usd=1.0, gpu_usd=2.0)
+    assert sure.point.gpu is not None
+    in_doubt = replace(sure.point, gpu=replace(sure.point.gpu, is_candidate=False))
+    (table,) = situation_tables(replace(recommendation(GENOA), situations=(replace(sure, point=in_doubt),)))
+    assert [row[2] for row in table.rows] == ["aws c7a.xlarge", "aws g6.xlarge ?"]
+    assert_says(" ".join(table.notes), "?", "in doubt")
+    (table,) = situation_tables(replace(recommendation(GENOA), situations=(sure,)))
+    assert "?" not in " ".join((*table.notes, *(cell for row in table.rows for cell in row)))
+
+
+def test_the_ranking_shows_the_offers_that_are_compared_as_the_best_of_their_kinds() -> None:
+    # The unmeasured L4 is compared with the CPU; the measured A10G would be the first GPU without a "?".
+    unmeasured = replace(L4, is_candidate=False, may_lead=False)
+    sure = situation("busy", cpu_usd=1.0, gpu_usd=2.0)
+    many = [replace(GENOA, id=f"aws/{number}") for number in range(5)]
+    answer = replace(recommendation(GENOA, *many, unmeasured, A10G), situations=(sure,))
+    rows = table_rows(answer, top=3)
+    assert [row.quote.id for row in rows][-1] == L4.id
+    marks, _ = table_notes(rows, quote_count=len(answer.quotes), compared=compared_ids(answer))
+    assert_says(marks, "row 7 is the best GPU")
 
 
 def test_one_offer_for_two_choices_is_one_row_and_for_three_none() -> None:

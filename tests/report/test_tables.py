@@ -71,7 +71,7 @@ def test_a_terminal_folds_the_details_on_request_and_counts_them() -> None:
     blocks = [*content(), Listing(title="Left out", more=("one.", "two."))]
     text = to_text(blocks, View(folded="-v"))
     assert "Why (1 more: -v):\n  a reason.\n\n" in text
-    assert "a note.\nNot shown: 1 note (-v).\n" in text
+    assert "a note.\nHidden: 1 note (-v).\n" in text
     assert text.endswith("\n\nLeft out (all: -v)\n")
     assert not [hidden for hidden in ("a detail.", "a mark.", "one.", "two.") if hidden in text]
 

@@ -49,10 +49,10 @@ ANSWER = recommendation(
 def test_the_whole_answer_at_80_columns() -> None:
     text = render_text(ANSWER, width=80, color=False, top=3)
     table = [
-        " #  provider  instance     per h  samples/s  per million  cheapest",
-        " 1  aws       g6.xlarge    $0.84        556        $0.42      61 %",
-        "~2  aws       g4dn.xlarge  $0.90        556        $0.45      39 %",
-        " 4  aws       c7a.xlarge   $5.72        556        $2.86       0 %",
+        " #  provider  instance     per h  samples/s  per million  P(best)",
+        " 1  aws       g6.xlarge    $0.84        556        $0.42     61 %",
+        "~2  aws       g4dn.xlarge  $0.90        556        $0.45     39 %",
+        " 4  aws       c7a.xlarge   $5.72        556        $2.86      0 %",
     ]
     assert max(map(len, text.splitlines())) <= 80
     assert "\n".join(table) in text
@@ -107,7 +107,7 @@ def test_a_wide_terminal_has_every_column() -> None:
     text = render_text(ANSWER, width=200, color=False)
     assert "COLUMNS" not in text
     assert " 1  aws       g6.xlarge    1x L4                 us-east-1  $0.84     64  amp-bf16" in text
-    assert "556        $0.42           0.38-0.46      61 %    12 %  memory   2025-11-02\n" in text
+    assert "556        $0.42           0.38-0.46     61 %    12 %  memory   2025-11-02\n" in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
@@ -131,7 +131,7 @@ def test_columns_go_in_the_stated_order_and_three_stay() -> None:
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
         *("price date", "per million [90 %]", "region", "bound", "memory", "precision", "batch", "device"),
-        *("cheapest", "provider", "per h", "samples/s"),
+        *("P(best)", "provider", "per h", "samples/s"),
     ]
     assert headers[-1] == ["#", "instance", "per million"]
 
@@ -144,12 +144,12 @@ def test_a_number_is_never_cut_short_on_a_narrow_terminal() -> None:
 
 
 def test_square_brackets_in_a_name_are_not_markup() -> None:
-    assert "net[bold]: 25.6 M parameters" in render_text(recommendation(L4, name="net[bold]"), width=80, color=False)
+    assert "net[bold]: 25.6M parameters" in render_text(recommendation(L4, name="net[bold]"), width=80, color=False)
 
 
 def test_a_name_cannot_steer_the_terminal() -> None:
     text = render_text(recommendation(L4, name="net\x1b[2J\nerror: fake"), width=200, color=False)
-    assert "net [2J error: fake: 25.6 M parameters" in text
+    assert "net [2J error: fake: 25.6M parameters" in text
     assert printable("a\tb\u202ec") == "a b c"
 
 

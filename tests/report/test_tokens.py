@@ -71,7 +71,7 @@ def test_the_table_has_columns_of_tokens_and_fits_80_characters() -> None:
 
     assert max(map(len, text.splitlines())) <= 80
     (head,) = (line for line in text.splitlines() if line.lstrip().startswith("#"))
-    assert head.split() == ["#", "provider", "instance", "per", "h", "TTFT", "TPOT", "per", "Mtok", "cost", "cheapest"]
+    assert head.split() == ["#", "provider", "instance", "per", "h", "TTFT", "TPOT", "per", "Mtok", "cost", "P(best)"]
     assert_says(text.partition(head)[2], "120 ms", "25 ms")
 
 
@@ -79,7 +79,7 @@ def test_wide_tables_have_them_all() -> None:
     headers = [column.header for column in columns_for(rows())]
     assert headers == [
         *("#", "provider", "instance", "device", "region", "per h", "in flight", "precision", "TTFT", "TPOT"),
-        *("tokens/s", "per Mtok", "cost", "cost [90 %]", "cheapest", "memory", "bound", "price date"),
+        *("tokens/s", "per Mtok", "cost", "cost [90 %]", "P(best)", "memory", "bound", "price date"),
     ]
     cells = {column.header: column.cell(rows()[0]) for column in columns_for(rows())}
     assert (cells["in flight"], cells["TTFT"], cells["tokens/s"]) == ("32", "120 ms", "1,310")
@@ -224,7 +224,7 @@ def contexts() -> Recommendation:
 def test_users_by_context_keep_every_figure_that_decides_at_80_characters() -> None:
     (table,) = context_tables(contexts())
     kept = [column.header for column in table.columns if column.drop_order is None]
-    assert kept == ["machine", "context", "users", "enough", "tokens/s", "per Mtok"]
+    assert kept == ["machine", "context", "max", "knee", "tokens/s", "per Mtok"]
     text = render_text(contexts(), width=80, color=False)
     shown = text.partition(table.title)[2]
     head = shown.splitlines()[1]

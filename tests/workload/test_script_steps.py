@@ -260,7 +260,7 @@ def test_an_optimizer_that_does_not_step_is_left_out_with_a_note(tmp_path: Path,
     assert workload.rows == alone.rows
     assert workload.memory == alone.memory
     assert workload.batch == alone.batch == 32
-    assert_says(" ".join(workload.assumptions), "not counted", "Adam", "5.05 k")
+    assert_says(" ".join(workload.assumptions), "not counted", "Adam", "5.05k")
     assert "not counted" not in " ".join(alone.assumptions)
 
 

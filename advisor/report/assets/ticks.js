@@ -11,6 +11,7 @@ const TIMES = [
 ];
 const MAJOR = new Set([1, 10, 100, 1000, 10000]);
 const SI = ["", "k", "M", "G", "T", "P", "E"];
+const COUNTS = ["", "k", "M", "B", "T"];
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
 
 /** Return the ticks between `low` and `high`, about `count` at most. */
@@ -29,7 +30,8 @@ export function tickText(axis, value, money) {
   if (value === 0) return "0";
   if (axis.unit === "s") return timeText(value);
   if (axis.unit === "bytes") return `${withPrefix(value, BINARY, KIBI)}B`;
-  if (axis.unit === "money") return money + (value >= 1000 ? withPrefix(value, SI, 1000) : plain(value));
+  if (axis.unit === "money") return money + countText(value);
+  if (axis.unit === "count" || axis.unit === "per_s") return countText(value);
   if (axis.unit === "kg") return value >= 1000 ? `${plain(value / 1000)} t` : value >= 1 ? `${plain(value)} kg` : `${plain(value * 1000)} g`;
   return value >= 1000 ? withPrefix(value, SI, 1000) : plain(value);
 }
@@ -70,6 +72,10 @@ function timeText(seconds) {
 function withPrefix(value, prefixes, base) {
   const power = Math.min(Math.floor(Math.log(value * 1.0001) / Math.log(base)), prefixes.length - 1);
   return `${plain(value / base ** Math.max(power, 0))} ${prefixes[Math.max(power, 0)]}`.trimEnd();
+}
+
+function countText(value) {
+  return value >= 1000 ? withPrefix(value, COUNTS, 1000).replace(" ", "") : plain(value);
 }
 
 function plain(value) {
