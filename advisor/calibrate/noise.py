@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from advisor import units
 from advisor.records.calibration import Timings
 from advisor.records.machine import LocalDevice, Machine
 
@@ -108,12 +109,14 @@ def noise_of(timings: Timings, *, spare_cpu_count: float, used_cpu_count: float)
     warnings = []
     if iqr_ratio > WIDE_IQR_RATIO:
         warnings.append(
-            f"timings of the same operator vary by {iqr_ratio:.0%}: close other programs and calibrate again"
+            f"timings of the same operator vary by {units.format_ratio(iqr_ratio)}: close other programs and calibrate "
+            "again"
         )
     pace_log_spread = float(np.std(np.log(paces)))
     if pace_log_spread > _PACE_LOG_SPREAD:
+        longer = units.format_ratio(float(paces.max() / paces.min() - 1))
         warnings.append(
-            f"the same work took up to {paces.max() / paces.min() - 1:.0%} longer than the fastest run: the clock is "
+            f"the same work took up to {longer} longer than the fastest run: the clock is "
             "throttled, or other processes are busy; let the machine cool down, close other programs, calibrate again"
         )
     if taken_cpu_count > TAKEN_CPU_COUNT:

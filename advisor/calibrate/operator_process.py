@@ -78,7 +78,8 @@ def time_operators(request: TimingRequest, *, on_progress: OnProgress | None = N
         process.close()
     if not timed:
         raise UsageError(
-            f"no operator could be timed in {request.budget_s:g} s", hint="allow more time, such as --time-budget 10s"
+            f"no operator could be timed in {request.budget_s:g} s",
+            hint=f"starting torch may have used up the time: allow more, such as {longer(request.budget_s)}",
         )
     return Timings(
         operators=tuple(_at_usual_pace(timed, is_cpu=request.device == "cpu")),
@@ -87,6 +88,11 @@ def time_operators(request: TimingRequest, *, on_progress: OnProgress | None = N
         host_to_device_bytes_per_s=answer["host_to_device_bytes_per_s"],
         is_interrupted=is_interrupted,
     )
+
+
+def longer(budget_s: float) -> str:
+    """Return the flag with three times the budget that was too short, in whole tens of seconds."""
+    return f"--time-budget {math.ceil(3 * budget_s / 10) * 10}s"
 
 
 def _at_usual_pace(timed: Sequence[dict[str, Any]], *, is_cpu: bool) -> Iterator[TimedOperator]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
+from advisor import units
 from advisor.workload.loaded import tensors_in
 
 _TRUE_RATIO = 0.5
@@ -180,7 +181,8 @@ class AssumedSizes:
         shown = ", ".join(str(size) for size in sizes[:6]) + (", ..." if len(sizes) > 6 else "")
         subject = "1 size depends on data and is" if len(sizes) == 1 else f"{len(sizes)} sizes depend on data and are"
         return (
-            f"{subject} assumed to be {shown}: masks are {_TRUE_RATIO:.0%} true, choices (experts) equally frequent",
+            f"{subject} assumed to be {shown}: masks are {units.format_ratio(_TRUE_RATIO)} true, choices (experts) "
+            "equally frequent",
             *self._of_targets,
         )
 

@@ -119,8 +119,15 @@ def test_too_little_time_for_one_operator_is_said(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(process, "_OVERTIME_S", 0.1)
     child(monkeypatch)
 
-    with pytest.raises(UsageError, match=r"no operator .*\b0\.1 s"):
+    with pytest.raises(UsageError, match=r"no operator .*\b0\.1 s") as caught:
         time_operators(request(budget_s=0.1))
+    assert "--time-budget 10s" in caught.value.hint
+
+
+def test_the_budget_to_try_next_is_three_times_the_one_that_failed() -> None:
+    assert [process.longer(budget_s) for budget_s in (8.5, 10.0, 38.5)] == [
+        "--time-budget 30s", "--time-budget 30s", "--time-budget 120s",
+    ]  # fmt: skip
 
 
 def test_an_interrupt_before_the_first_operator_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,7 @@ def _check_one_of(**given: Any) -> None:
 def _calibrated(on: str | None, **how: Any) -> list["Calibrated"]:
     """Calibrate as `how` says; raise `UsageError` if no device could be measured."""
     from advisor.calibrate.calibration_run import calibrate
+    from advisor.calibrate.operator_process import longer
     from advisor.records.calibration import NotCalibrated
     from advisor.report.devices import target_text
 
@@ -157,7 +158,8 @@ def _calibrated(on: str | None, **how: Any) -> list["Calibrated"]:
     if not found:
         raise UsageError(
             f"no device on this machine could be measured: {', '.join(passed_over)}",
-            hint="run again with --on NAME to see what would help; `advise devices` lists the names",
+            hint=f"allow more time, such as {longer(how['budget_s'])}, or run again with --on NAME to see what would "
+            "help; `advise devices` lists the names",
         )
     return found
 
