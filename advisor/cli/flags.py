@@ -37,6 +37,18 @@ def option_flags(*, only: Collection[str] | None = None, without: Collection[str
     return [OptionFlag(field) for field in named if field.name not in without]
 
 
+def for_one_batch(flags: Sequence[click.Parameter]) -> Sequence[click.Parameter]:
+    """Return the flags, `--batch` and `--concurrency` as those of a command that takes one number."""
+    texts = {
+        "batch": "global batch size (over all GPUs); default: the source's own",
+        "concurrency": "LLM serving: requests in flight",
+    }
+    for one in flags:
+        if isinstance(one, OptionFlag) and one.name in texts:
+            one.metavar, one.help = "N", texts[one.name]
+    return flags
+
+
 def flag(
     name: str,
     help_text: str,

@@ -22,6 +22,16 @@ _OWN_FLAGS = ("-h", "--help", "--version", "--completion")
 _COMPLETE = "_ADVISE_COMPLETE"
 """The variable that a shell sets to ask for completions (click's convention)."""
 _SHELLS = ("bash", "zsh", "fish")
+_SYNONYMS = {
+    "--gpu": "--device NAME, such as --device t4",
+    "--accelerator": "--device NAME, such as --device t4",
+    "--spot": "--price spot",
+    "--budget": "--max-usd USD",
+    "--quantization": "--weights FORMAT, such as --weights int4",
+    "--dtype": "--precision NAME, such as --precision bf16",
+    "--max-batch-size": "--batch 1..N",
+}
+"""What to write instead of flags that other tools have."""
 
 
 class AdviseGroup(click.Group):
@@ -185,7 +195,9 @@ def _usage_hint(error: click.ClickException, arguments: Sequence[str]) -> str:
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
         owners = ", ".join(f"`advise {command}`" for command in _commands_with(name))
-        meant = f"{name} is a flag of {owners}" if owners else did_you_mean(name, error.possibilities or (), most=3)
+        meant = f"write {_SYNONYMS[name]}" if name in _SYNONYMS else ""
+        meant = f"{name} is a flag of {owners}" if owners else meant
+        meant = meant or did_you_mean(name, error.possibilities or (), most=3)
         of_script = f"arguments of the script follow --: --run -- {name}" if "--run" in arguments else ""
         if meant or of_script:
             return "; ".join(filter(None, (of_script, meant)))

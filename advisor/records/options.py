@@ -96,7 +96,8 @@ class Options:
     batch: str = _flag(
         "",
         "global batch size (over all GPUs); auto: the cheapest for each device, none above the smallest whose "
-        "throughput is within 2% of the best unless a limit needs it",
+        "throughput is within 2% of the best unless a limit needs it (default: auto in inference, the source's own "
+        "batch in training)",
         metavar="N|N,M|A..B|auto",
     )
     prompt_tokens: int | None = _flag(None, "LLM serving (hf: models): prompt tokens per request", metavar="N")

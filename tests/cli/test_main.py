@@ -130,6 +130,22 @@ def test_nothing_that_fits_ends_with_1_and_still_says_why(advise: Advise, pipeli
     assert_says(result.out, "0 offers")
 
 
+@pytest.mark.parametrize(
+    ("flag", "meant"), [("--gpu", "--device"), ("--spot", "--price spot"), ("--quantization", "--weights")]
+)
+def test_the_flag_of_another_tool_is_told_how_it_is_written_here(advise: Advise, flag: str, meant: str) -> None:
+    result = advise("model.py", flag)
+    assert result.code == 2
+    assert_says(result.err, f"no such flag: {flag}", "hint:", meant)
+
+
+@pytest.mark.parametrize(("command", "takes_several"), [("rank", True), ("memory", False), ("profile", False)])
+def test_a_command_that_takes_one_batch_size_says_so_in_its_help(
+    advise: Advise, command: str, takes_several: bool
+) -> None:
+    assert ("N|N,M|A..B|auto" in advise(command, "--help").out) == takes_several
+
+
 def test_the_version_is_printed(advise: Advise) -> None:
     from advisor import __version__
 

@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from advisor.cli.command import Asked, SourceCommand
-from advisor.cli.flags import flag, option_flags
+from advisor.cli.flags import flag, for_one_batch, option_flags
 from advisor.cli.output import Output, table_or_json_flag, write_answer
 from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
@@ -19,7 +19,7 @@ _ON_HELP = "offer or device to check; repeat to compare several (default: every 
     cls=SourceCommand,
     params=[
         flag("--on", _ON_HELP, metavar="NAME", multiple=True),
-        *option_flags(only=OF_MEMORY),
+        *for_one_batch(option_flags(only=OF_MEMORY)),
         table_or_json_flag("json with every device, part and remedy"),
     ],
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli.command import Asked, SourceCommand
-from advisor.cli.flags import flag, option_flags
+from advisor.cli.flags import flag, for_one_batch, option_flags
 from advisor.cli.output import Output, table_or_json_flag, write_answer
 from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
@@ -29,7 +29,7 @@ _SECOND_HELP = "also count with fvcore on the real model, and show where the two
     "profile",
     cls=SourceCommand,
     params=[
-        *option_flags(only=_OPTION_FLAGS),
+        *for_one_batch(option_flags(only=_OPTION_FLAGS)),
         flag("--by", "what each row of the table stands for", choices=("module", "family", "phase"), default="module"),
         click.Option(["--second-count"], is_flag=True, help=_SECOND_HELP),
         table_or_json_flag("json for the whole workload"),
