@@ -77,9 +77,9 @@ def take_inventory(
 
 
 def _torch_notes(machine: Machine, torch: TorchSeen) -> Iterator[str]:
-    """Yield a note if torch does not answer, and one for each GPU that only torch or only the driver sees."""
+    """Yield a note if torch could not be started, and one for each GPU that only torch or only the driver sees."""
     if torch.problem:
-        yield f"torch does not answer: {torch.problem}"
+        yield f"torch could not be started: {torch.problem}"
         return
     found = {gpu.id for gpu in machine.gpus}
     for gpu in torch.gpus:
@@ -122,7 +122,9 @@ def _checks(options: Options, stages: Stages) -> Iterator[Check]:
     except AdvisorError as error:
         yield _failed("profiles", error)
         return
-    counts = f"{len(catalog.gpus)} GPUs, {len(catalog.cpus)} CPUs, {len(catalog.offers):,} offers"
+    cards = [gpu for gpu in catalog.gpus.values() if not (gpu.part_of or gpu.stack or gpu.vendor == "Apple")]
+    others = f"{len(catalog.gpus) - len(cards)} parts of GPUs, Macs and NeuronCores"
+    counts = f"{len(cards)} GPUs (and {others}), {len(catalog.cpus)} CPUs, {len(catalog.offers):,} offers"
     yield Check(name="profiles", state="ok", found=counts)
     inventory = stages.look(catalog)
     torch = check_torch(inventory.torch.version, problem=inventory.torch.problem)

@@ -142,7 +142,9 @@ def _named(name: str, recommendation: Recommendation, machine: Machine | None, c
 def _best(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
     best = recommendation.best
     if best is None:
-        raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
+        raise NothingFitsError(
+            "no instance does this job within the limits", hint="`advise rank` lists the reason for each offer"
+        )
     if machine is not None and best.provider == LOCAL:
         return machine_at_hand(best, machine, catalog), best
     return quoted_machine(best, catalog), best

@@ -210,7 +210,9 @@ def _first_launchable(
             f"{units.format_usd(best.job_usd.mid)}",
         )
     if not quotes:
-        raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
+        raise NothingFitsError(
+            "no instance does this job within the limits", hint="`advise rank` lists the reason for each offer"
+        )
     rented = f"--provider {','.join(sorted(module.PROVIDERS))} ranks what it rents from"
     has_part = machine_of(quotes[0], gpus).has_part
     raise NothingFitsError(

@@ -253,6 +253,6 @@ def _observer_of(observers: Sequence["Observer"]) -> "Observer":
     if whole in called or len(called) == 1:
         return called[0]
     raise UsageError(
-        f"a step does not call {type(whole.model).__name__}, but {len(called)} of its parts",
+        f"the step calls {len(called)} submodules of {type(whole.model).__name__} instead of the module itself",
         hint="let it call the module itself, or one part that holds all layers",
     )

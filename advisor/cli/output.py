@@ -64,7 +64,7 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
     if path.suffix.lower() not in formats:
         listed = ", ".join(f"{name} (*{suffix})" for name, suffix in suffixes.items())
         hint = did_you_mean(text, suffixes, otherwise=f"formats: {listed}")
-        raise UsageError(f"-o {text}: not a format, and not a file with the suffix of one", hint=hint)
+        raise UsageError(f"-o {text}: unknown format", hint=hint)
     require_folder(path, flag="-o")
     return Output(format=formats[path.suffix.lower()], path=path)
 

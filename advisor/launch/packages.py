@@ -35,7 +35,9 @@ def packages_of(modules: Sequence[str], *, requirements: Path) -> Packages:
         if len(names) > 1:
             doubts.append(f"{module} is of several packages here ({', '.join(names)})")
         elif not names:
-            doubts.append(f"{module} is imported, but no package that is installed here has it")
+            doubts.append(
+                f"{module} is imported, but no package installed here provides it: add it to requirements.txt"
+            )
         elif _normal(names[0]) not in listed or names[0] in _OF_TORCH:
             requirement = _requirement(metadata.distribution(names[0]))
             found[_normal(names[0])] = requirement

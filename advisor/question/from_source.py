@@ -284,7 +284,7 @@ def check_named(on: Sequence[str], options: Options) -> None:
     """Raise `UsageError` if `on`, the devices to explain, are too many or would make other options useless."""
     chosen_by = next((flag for flag in CHOOSE_AN_OFFER if getattr(options, flag)), None)
     if on and chosen_by:
-        raise UsageError(f"--on names the device, so --{chosen_by} has none to choose", hint="keep one of them")
+        raise UsageError(f"--on and --{chosen_by} both choose the device", hint="keep one of them")
     if len(on) > MAX_DEVICES:
         raise UsageError(f"--on: {len(on)} devices, at most {MAX_DEVICES} stand side by side", hint="ask for fewer")
 
@@ -298,7 +298,7 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
     if options.lengths is not None:
         check_lengths(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
-        raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
+        raise UsageError(f"--attention: {source} is a saved workload", hint="save it again with the attention you mean")
     if options.measure and is_workload_file(source):
         raise UsageError(f"--measure: {source} is a saved workload, not a model", hint="name the model's own source")
     if options.measure and (counted := kind_of(source)) is not None and counted.is_counted_only:

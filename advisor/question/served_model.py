@@ -34,20 +34,20 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
         return
     if is_workload_file(source):
         raise UsageError(
-            f"{flag_name(given[0])}: {source} is a saved workload, whose tokens are settled",
-            hint="save it anew with the tokens that you mean",
+            f"{flag_name(given[0])}: {source} is a saved workload, whose prompt and output lengths are fixed",
+            hint="save it again with the lengths that you mean",
         )
     missing = [flag_name(name) for name in _TOKENS if name not in given]
     if missing:
         raise UsageError(
-            f"{flag_name(given[0])} is of a language model in service, which needs {' and '.join(missing)}",
+            f"{flag_name(given[0])} plans LLM serving, which also needs {' and '.join(missing)}",
             hint="fine-tune with --finetune qlora (4-bit weights), lora or full"
             if options.mode == "training"
             else "add --prompt-tokens 1024 --output-tokens 256, or what your requests have",
         )
     if not source.startswith("hf:") or run:
         raise UsageError(
-            f"--prompt-tokens: {source} is no language model whose prompts and answers are known apart",
+            f"--prompt-tokens: {source} is not an hf: language model, so prompt and output cannot be told apart",
             hint="name its config: hf:ID_OR_CONFIG",
         )
     if options.mode == "training":
@@ -55,7 +55,7 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
     settled = next((name for name in _SETTLED if is_given(options, name)), None)
     if settled is not None:
         raise UsageError(
-            f"{flag_name(settled)}: a language model is served as an engine runs it",
+            f"{flag_name(settled)} has no effect in LLM serving: the inference engine decides it",
             hint=f"leave {flag_name(settled)} out",
         )
     if options.batch and options.concurrency:
@@ -73,7 +73,7 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
         given = next((name for name in _SERVING_FIELDS if is_given(options, name)), None)
         if given is not None:
             raise UsageError(
-                f"{flag_name(given)}: {workload.name} is no language model in service",
+                f"{flag_name(given)} applies only to LLM serving: {workload.name} was traced as one step",
                 hint="trace it with --prompt-tokens and --output-tokens",
             )
         return workload, options
@@ -90,7 +90,8 @@ def as_served(workload: Workload, options: Options, *, engines: Mapping[str, Eng
     ):
         if asked != "auto" and saved not in ("auto", asked):
             raise UsageError(
-                f"{flag} {asked}: {workload.name} was saved with {what} in {saved}", hint=f"save it anew without {flag}"
+                f"{flag} {asked}: {workload.name} was saved with {what} in {saved}",
+                hint=f"save it again without {flag}",
             )
     engine = engines.get(options.engine)
     if engine is None:

@@ -42,6 +42,6 @@ def save_answer(recommendation: Recommendation, file: Path, *, top: int) -> None
                 hint=f'advisor.save_report(model, example_inputs, "{file}") or `advise SOURCE -o {file}` writes it; '
                 f"save() writes {listed}",
             )
-        raise UsageError(f"{file}: no format of an answer has this suffix", hint=f"use one of {listed}")
+        raise UsageError(f"{file}: an answer cannot be written in this format", hint=f"use one of {listed}")
     require_folder(file)
     write_whole(format_module(name).render(recommendation, View(top=top)), file)

@@ -108,11 +108,18 @@ class ProfileRequest:
             hint = f"for a Hugging Face config write hf:{path}; otherwise name a file"
             raise LoadError(f"{path} is a folder", hint=hint)
         if not path.is_file():
-            hint = f"write hf:{self.source}" if is_known_id(self.source) else f"a model is {usages()}"
-            raise LoadError(f"there is no file {path}", hint=hint)
+            raise LoadError(f"there is no file {path}", hint=self._meant(path))
         if not self.run and kind_of(self.source) is None:
             what = ": weights are not a model" if path.suffix in _WEIGHTS else ""
             raise LoadError(f"{path} is not a Python file{what}", hint=f"a model is {usages()}")
+
+    def _meant(self, path: Path) -> str:
+        """Return what a source that names no file may mean."""
+        if is_known_id(self.source):
+            return f"write hf:{self.source}"
+        if kind_of(self.source) is None and len(path.parts) == 1 and path.suffix not in _WEIGHTS:
+            return f"did you mean torchvision:{path}, timm:{path} or hf:ORG/{path}?"
+        return f"a model is {usages()}"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -269,7 +269,7 @@ def test_the_table_names_the_device_and_its_parts(source: str, capsys: pytest.Ca
         ("gtx-9999", Options(), "--on gtx-9999: no offer has this name, and no profile describes the device"),
         ("t4@4", Options(), "@N must be a number of physical cores of a CPU"),
         ("aws-graviton2", Options(precision="bf16"), "aws-graviton2 has no unit for bf16"),
-        ("t4", Options(device=("gpu",)), "--on names the device, so --device has none to choose"),
+        ("t4", Options(device=("gpu",)), "--on and --device both choose the device"),
     ],
 )
 def test_a_device_that_cannot_be_explained_says_why(source: str, on: str, options: Options, message: str) -> None:

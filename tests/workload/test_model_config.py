@@ -105,6 +105,9 @@ def test_an_id_without_its_scheme_is_told_to_write_it() -> None:
     with pytest.raises(LoadError, match="there is no file gpt2") as caught:
         ProfileRequest(source="gpt2").check()
     assert caught.value.hint == "write hf:gpt2"
+    with pytest.raises(LoadError, match="there is no file resnet50") as caught:
+        ProfileRequest(source="resnet50").check()
+    assert "torchvision:resnet50" in caught.value.hint
 
 
 @pytest.mark.parametrize("change", ["download", "newer", "folder"])

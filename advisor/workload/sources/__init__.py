@@ -76,8 +76,8 @@ def has_scheme(source: str) -> bool:
 
 def usages() -> str:
     """Return how each kind of source is written, as a list for messages."""
-    *first, last = (kind.usage for kind in source_kinds())
-    return f"{', '.join(first)} or {last}"
+    by_kind = ", ".join(kind.usage for kind in source_kinds())
+    return f"{by_kind}, SCRIPT.py --run, a saved FILE.json or a trainer's FILE.yaml"
 
 
 def load(
