@@ -156,6 +156,7 @@ from dataclasses import replace
 from pathlib import Path
 from advisor.catalog.overlay import load_catalog
 from advisor.cost.job import job_for
+from advisor.cost.market import Market
 from advisor.cost.rank_offers import rank
 from advisor.cost.selection import select_offers
 from advisor.predict.batches import batch_candidates
@@ -179,9 +180,9 @@ predictions = predict(
     batches=batch_candidates("auto", mode="inference", source_batch=workload.batch),
     precision="auto", layout="nchw", compile_mode="eager",
 )
-rank(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
+rank(Market(selection, fleet=fleet, billing=catalog.billing), predictions=predictions, job=job)
 start = time.process_time()
-rank(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
+rank(Market(selection, fleet=fleet, billing=catalog.billing), predictions=predictions, job=job)
 print(time.process_time() - start)
 """
     saved = scratch / "inference.json"

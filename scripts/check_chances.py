@@ -16,7 +16,8 @@ import numpy as np
 from advisor import units
 from advisor.answers.ranking import rank
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
+from advisor.cost.market import Market
+from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.rank_offers import cost_offers
 from advisor.cost.selection import select_offers
 from advisor.predict.batches import batches_of
@@ -77,8 +78,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
     job = answer.job
     selection = select_offers(catalog.offers, options=options, price_kind=job.price, errors=catalog.price_errors)
     fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
-    terms = offer_terms(selection.priced, billing=catalog.billing, job=job)
-    start_up_s = latest_starts_s(terms, fleet, device_count=len(fleet.devices))
+    market = Market(selection, fleet=fleet, billing=catalog.billing)
     predictions = predict_with_growing_batches(
         workload,
         devices=fleet.devices,
@@ -86,14 +86,14 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
         batches=batches_of(workload, options),
         options=options,
         job=job,
-        start_up_s=start_up_s,
+        terms=market.on_devices(job),
     )
     costed = cost_offers(
         selection.priced,
         fleet=fleet,
         predictions=predictions,
-        choice=choose_batches(predictions, job=job, start_up_s=start_up_s),
-        terms=terms,
+        choice=choose_batches(predictions, job=job, terms=market.on_devices(job)),
+        terms=market.terms(job),
         job=job,
         energy=catalog.billing.energy,
     )
@@ -125,7 +125,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
             terms.usd_per_hour[:, np.newaxis] * np.exp(of_price),
             _start_up_s(terms, of_start),
             batch=batch,
-            terms=terms,
+            terms=market.terms(job),
             job=job,
         )
         wins_of_all += _wins(usd)

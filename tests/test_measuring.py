@@ -20,11 +20,14 @@ from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode, UsageError
 from advisor.question.from_source import profile_source, question_from_source, question_of
+from advisor.question.record import Question
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.timing import StepTiming
 from advisor.workload.file import workload_from_json, workload_to_json
+from tests.answers.test_break_even import catalog as round_catalog
+from tests.answers.test_break_even import net as sample_net
 from tests.machines import gpu, machine
 from tests.model_files import TWO_LAYERS
 from tests.says import assert_says
@@ -124,6 +127,41 @@ def test_other_gpus_move_by_the_carried_ratio_and_cpus_stay(saved: Path, catalog
     assert ratios[("cpu", False)] == pytest.approx(1.0)
     assert ratios[("gpu", True)] == pytest.approx(timed.carried_ratio)
     assert timed.carried_ratio < 1
+
+
+def timed_question(took_s: float, **options: Any) -> Question:
+    """A question on the market of tests/answers/test_break_even.py, whose step of 4 samples took the GPU here so long.
+
+    It is predicted as 0.44 s: 0.4 s and 0.01 s a sample.
+    """
+
+    def time_it(asked: MeasureRequest) -> StepTiming:
+        times = {"step_s": took_s, "low_s": 0.98 * took_s, "high_s": 1.05 * took_s}
+        return StepTiming(batch=asked.batch or 0, step_count=25, iqr_ratio=0.02, **times)
+
+    return question_of(
+        replace(sample_net(), batch=4),
+        Options(**{"batch": "4", "precision": "fp32", "measure": True} | options),
+        catalog=round_catalog(),
+        machine=machine(gpus=(gpu("T4"),)),
+        calibrated=Stored(),
+        measuring=Measuring(request=MeasureRequest(source="net.py"), time_it=time_it, device="cuda:0"),
+    )
+
+
+@pytest.mark.parametrize("deadline_s", [100.0, 120.0])
+def test_the_flags_that_help_rest_on_the_timed_step(deadline_s: float) -> None:
+    # 250 steps of 0.66 s take 165 s, 2.75 min, where 110 s are predicted; 120 s suffice for 181 of them, 720 samples.
+    asked = timed_question(0.66, samples=1000, deadline=deadline_s, device=("gpu",))
+    found = rank(asked)
+    assert found.best is None
+    flags = {one.flag: one.quote for one in found.alternatives if one.kind == "flag"}
+    quote = flags["--deadline 2.8m"]
+    assert (quote.time_source, quote.job_s.mid) == ("measured", pytest.approx(165.0))
+    assert ("--samples 720" if deadline_s == 120.0 else "--samples 600") in flags
+    best = rank(replace(asked, options=replace(asked.options, deadline=2.8 * 60))).best
+    assert best is not None
+    assert best.job_s.mid == pytest.approx(165.0)
 
 
 def test_text_html_and_json_show_it(saved: Path, catalog: Catalog) -> None:

@@ -8,14 +8,11 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from advisor import units
+from advisor.answers.market import markets_of
 from advisor.answers.predicted_steps import predict_asked
 from advisor.cost.job import SIZES, job_for
 from advisor.cost.leading import best_of
-from advisor.cost.offer_terms import latest_starts_s, offer_terms
-from advisor.cost.rank_offers import cheapest_terms_on
 from advisor.cost.rank_offers import rank as rank_offers
-from advisor.cost.selection import select_offers
-from advisor.predict.capability import fleet_of
 from advisor.question.record import Question
 from advisor.records.answer import Alternative, AlternativeKind, CostParts, Interval, JobLimits, Quote
 from advisor.records.flag_values import flag_name
@@ -85,25 +82,14 @@ def alternatives(question: Question, *, today: date | None = None) -> tuple[Alte
 
 def _asker(question: Question, *, today: date | None) -> _Ask:
     """Return a function that ranks the offers for the question's model under other options, best first."""
-    catalog, kept = question.catalog, KeptSteps()
+    kept = KeptSteps()
 
     @cache
     def ask(options: Options) -> tuple[Quote, ...]:
         job = job_for(question.workload, options)
-        selection = select_offers(
-            catalog.offers, options=options, price_kind=job.price, today=today, errors=catalog.price_errors
-        )
-        fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
-        terms, count = offer_terms(selection.priced, billing=catalog.billing, job=job), len(fleet.devices)
-        predictions = predict_asked(
-            replace(question, options=options),
-            devices=fleet.devices,
-            job=job,
-            start_up_s=latest_starts_s(terms, fleet, device_count=count),
-            terms=cheapest_terms_on(selection, terms, fleet, device_count=count),
-            kept=kept,
-        )
-        return rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing).quotes
+        asked = replace(question, options=options)
+        market, _ = markets_of(asked, job=job, today=today)
+        return rank_offers(market, predictions=predict_asked(asked, market, job=job, kept=kept), job=job).quotes
 
     return ask
 

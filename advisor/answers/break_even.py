@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
+from advisor.answers.market import markets_of
 from advisor.answers.predicted_steps import predict_asked, predict_at
 from advisor.answers.ranking import rank
 from advisor.catalog.find import overlay_notes
@@ -20,15 +19,15 @@ from advisor.cost.crossing_curve import (
     samples_curve,
 )
 from advisor.cost.job import job_for
-from advisor.cost.selection import offer_filter, select_offers
+from advisor.cost.selection import offer_filter
 from advisor.errors import NothingFitsError, UsageError
+from advisor.predict.anchor import uncorrected
 from advisor.predict.batches import batch_candidates
-from advisor.predict.capability import fleet_of
 from advisor.predict.join import at_batches
 from advisor.question.from_source import CHOOSE_AN_OFFER
 from advisor.question.record import Question
 from advisor.question.variations import Variation
-from advisor.records.answer import Job
+from advisor.records.answer import Job, JobLimits
 from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, BreakEven, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.flag_values import flag_name
@@ -37,6 +36,7 @@ from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Workload
 from advisor.report.marks import KIND_NAMES
+from advisor.scale.kept_steps import KeptSteps
 
 _FILTERS = (*CHOOSE_AN_OFFER, "instance", "arch", "gpus")
 """The options that may leave out all CPUs or all GPUs."""
@@ -62,7 +62,7 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
         raise NothingFitsError(
             "no instance does this job within the limits", hint="`advise rank` lists the reason for each offer"
         )
-    at_best = partial(market.cheapest, market.predict_candidates(question))
+    at_best = market.for_any_job(question)
     samples = samples_curve(at_best, job=market.job)
     found = [_over_batch(question, market), _over_requests(market, at_best), samples]
     return BreakEven(
@@ -89,18 +89,14 @@ class _Market:
     """The offers that the options leave; it prices any step and job on them."""
 
     def __init__(self, question: Question, *, job: Job) -> None:
-        options, catalog = question.options, question.catalog
-        self.options, self.job, self._offers = options, job, catalog.offers
-        self._selection = select_offers(
-            catalog.offers, options=options, price_kind=job.price, errors=catalog.price_errors
-        )
-        fleet = fleet_of(self._selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
-        self.cheapest = KindMarket(self._selection, fleet=fleet, billing=catalog.billing).cheapest
-        self._conditions: dict[str, Any] = {"devices": fleet.devices, "job": job}
+        self.options, self.job, self._offers = question.options, job, question.catalog.offers
+        self._market, _ = markets_of(question, job=job)
+        self.cheapest = KindMarket(self._market).cheapest
 
     def check_kinds(self) -> None:
         """Raise `NothingFitsError` if the limits leave one kind of device without an offer."""
-        may_win = self._selection.offers[: self._selection.may_win_count]
+        selection = self._market.selection
+        may_win = selection.offers[: selection.may_win_count]
         for kind, name in KIND_NAMES.items():
             if not any(offer.kind == kind for offer in may_win):
                 flags = " and ".join(map(flag_name, self._excluding(kind)))
@@ -122,11 +118,21 @@ class _Market:
 
     def predict(self, question: Question, batches: IndexArray) -> Predictions:
         """Predict one step on every device at these batch sizes."""
-        return predict_at(question, batches, **self._conditions)
+        devices, terms = self._market.fleet.devices, self._market.on_devices(self.job)
+        return predict_at(question, batches, devices=devices, job=self.job, terms=terms)
 
-    def predict_candidates(self, question: Question) -> Predictions:
-        """Predict one step on every device at the batch sizes that it may choose from."""
-        return predict_asked(question, **self._conditions)
+    def for_any_job(self, question: Question) -> Callable[[Job], ByKind]:
+        """Return the function that finds the cheapest offers for a job, at the batch sizes that it may choose from.
+
+        Under limits, each job has its own plans over GPUs and machines.
+        """
+        kept = KeptSteps()
+        alike = None if self.job.limits != JobLimits() else predict_asked(question, self._market, job=self.job)
+
+        def cheapest(job: Job) -> ByKind:
+            return self.cheapest(alike or predict_asked(question, self._market, job=job, kept=kept), job)
+
+        return cheapest
 
 
 def _over_batch(question: Question, market: _Market) -> Curve | str:
@@ -160,8 +166,8 @@ def _over_requests(market: _Market, at_best: Callable[[Job], ByKind]) -> Curve |
 
 def _over_parameter(variation: Variation, question: Question, market: _Market) -> Curve:
     def cheapest(value: int, workload: Workload) -> ByKind:
-        varied = replace(question, workload=workload, trace_at=variation.trace_at.get(value))
-        return market.cheapest(market.predict_candidates(varied), job_for(workload, market.options))
+        varied = replace(question, workload=workload, trace_at=variation.trace_at.get(value), correct=uncorrected)
+        return market.for_any_job(varied)(job_for(workload, market.options))
 
     found = {value: cheapest(value, workload) for value, workload in variation.workloads.items()}
     return parameter_curve(variation.parameter, found)

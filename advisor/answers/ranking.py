@@ -7,38 +7,37 @@ from functools import partial
 from itertools import takewhile
 
 from advisor.answers.alternatives import alternatives
+from advisor.answers.market import markets_of
 from advisor.answers.predicted_steps import predict_asked
 from advisor.calibrate.in_force import calibration_notes
-from advisor.calibrate.measured_beside import measure_here
+from advisor.calibrate.measured_beside import MeasuredHere, measure_here
 from advisor.catalog.find import exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.api_comparison import compare_with_api
-from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
-from advisor.cost.batch_choice import BatchChoice, choose_batches
+from advisor.cost.at_hand import fastest
+from advisor.cost.batch_choice import choose_batches
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_for, require_size, service_limit_notes
 from advisor.cost.leading import best_by_tier, best_of
-from advisor.cost.offer_terms import latest_starts_s, most_machines_on, offer_terms
+from advisor.cost.market import Market
 from advisor.cost.payback import owned_notes
 from advisor.cost.power import grids_of
-from advisor.cost.rank_offers import cheapest_terms_on
 from advisor.cost.rank_offers import rank as rank_offers
-from advisor.cost.selection import Selection, mark_warnings, select_offers
+from advisor.cost.selection import mark_warnings
 from advisor.cost.situations import choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
 from advisor.predict.batches import batches_of
-from advisor.predict.capability import fleet_of
 from advisor.predict.precision import refuses_autocast_on_cpus
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, ContextSweep, Job, Quote, Recommendation
 from advisor.records.flag_values import own_batch, single_batch_of, takes_own_batch
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
-from advisor.records.prediction import Fleet, IndexArray, Predictions
+from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.rejection import local_notes, rejections
 from advisor.records.workload import Workload
 from advisor.report.device_notes import device_notes, leading_devices
@@ -58,6 +57,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     The age of prices is counted from `today` (default: by the clock). A script's job is ranked as the script runs, and
     once more in the precision that would be cheapest.
     """
+    question = prepared(question)
     answer = _ranked(question, today=today)
     script = question.workload.script
     is_settled = question.options.precision == "auto" and answer.job.precision != "auto"
@@ -70,7 +70,11 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     return replace(answer, best_in_auto=best) if is_cheaper else answer
 
 
-def _ranked(question: Question, *, today: date | None) -> Recommendation:
+def prepared(question: Question) -> Question:
+    """Return the question with the step timed on this machine, if it asks for that; all its predictions rest on it.
+
+    Raises `AdvisorError` for a question that cannot be answered.
+    """
     workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
     _check_machine(question)
     if not workload.rows:
@@ -78,69 +82,50 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
             hint="check that its forward does something with its inputs",
         )
+    require_size(options, job_for(workload, options))
+    if machine is None or question.measured is not None:
+        return question
+    measured = measure_here(
+        workload,
+        local_devices(machine, catalog),
+        question.measuring,
+        batches=batches_of(workload, options),
+        efficiencies=catalog.efficiencies,
+    )
+    return replace(question, measured=measured, correct=measured.correct)
+
+
+def _ranked(question: Question, *, today: date | None) -> Recommendation:
+    workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
     job = job_for(workload, options)
-    require_size(options, job)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(own_batch(workload, options)))
     wanted = batches_of(workload, options)
-    selection = select_offers(
-        catalog.offers,
-        options=options,
-        price_kind=job.price,
-        today=today,
-        errors=catalog.price_errors,
-    )
-    fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
     here = local_devices(machine, catalog) if machine else ()
-    own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
-    measured = measure_here(workload, here, question.measuring, batches=wanted, efficiencies=catalog.efficiencies)
-    terms = offer_terms(selection.priced, billing=catalog.billing, job=job)
-    start_up_s = latest_starts_s(terms, fleet, device_count=len(own_fleet.devices))
-    most_machines = most_machines_on(terms, job.limits, fleet, device_count=len(own_fleet.devices))
-    cheapest_terms = cheapest_terms_on(selection, terms, fleet, device_count=len(own_fleet.devices))
-
+    market, own = markets_of(question, job=job, here=here, today=today)
     kept = KeptSteps()
 
-    def predicted_for(job: Job) -> tuple[Predictions, BatchChoice]:
-        predictions = predict_asked(
-            question,
-            devices=own_fleet.devices,
-            job=job,
-            start_up_s=start_up_s,
-            terms=cheapest_terms,
-            anchors=measured.anchors,
-            kept=kept,
-        )
-        predictions = at_timed_batch(predictions, own_fleet.device_index)
-        choice = choose_batches(
-            predictions, job=job, start_up_s=start_up_s, terms=cheapest_terms, most_machines=most_machines
-        )
-        return predictions, choice
+    def predicted_for(job: Job) -> Predictions:
+        predictions = predict_asked(question, market, job=job, kept=kept)
+        return at_timed_batch(predictions, own.fleet.device_index)
 
-    predictions, choice = predicted_for(job)
-    at_hand = rank_offers(
-        own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
-    )
-    if LOCAL in options.device:
-        selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
-    ranking = rank_offers(
-        selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing, choice=choice
-    )
+    predictions = predicted_for(job)
+    choice = choose_batches(predictions, job=job, terms=market.on_devices(job))
+    at_hand = rank_offers(own, predictions=predictions, job=job, choice=choice)
+    ranking = rank_offers(market, predictions=predictions, job=job, choice=choice)
     to_choose, by_cost, cheap = ranking.quotes, replace(job, objective="cost"), predictions
     if job.objective != "cost":  # with the batches, machines and instances that cost least
-        cheap, cheap_choice = predicted_for(by_cost)
+        cheap = predicted_for(by_cost)
         if not job.assumed:
-            to_choose += rank_offers(
-                selection, fleet=fleet, predictions=cheap, job=by_cost, billing=catalog.billing, choice=cheap_choice
-            ).quotes
+            to_choose += rank_offers(market, predictions=cheap, job=by_cost).quotes
     job_batch = single_batch_of(options.batch) if workload.batch_is_affine else None
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     leading = leading_devices(ranking.quotes)
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
-    market = KindMarket(selection, fleet=fleet, billing=catalog.billing)
-    situations = () if LOCAL in options.device else situations_of(market, cheap, job=by_cost)
+    by_kind, measured = KindMarket(market), question.measured or MeasuredHere()
+    situations = () if LOCAL in options.device else situations_of(by_kind, cheap, job=by_cost)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
@@ -154,7 +139,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         situations=situations,
         api=compare_with_api(
             options.api_usd_per_mtok,
-            partial(market.cheapest, cheap),
+            partial(by_kind.cheapest, cheap),
             known=catalog.api_prices,
             job=by_cost,
         ),
@@ -164,23 +149,22 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         measured=measured.steps,
         batch_sweeps=batch_sweeps(
             ranking.quotes,
-            selection=selection,
-            fleet=fleet,
+            selection=market.selection,
+            fleet=market.fleet,
             predictions=predictions,
             named=options.device,
         ),
         machine_sweep=sweep_machines(
             question.at_batch,
             ranking,
-            selection=selection,
-            fleet=fleet,
+            market=market,
             batches=wanted,
-            catalog=catalog,
+            efficiencies=catalog.efficiencies,
             options=options,
             job=job,
-            anchors=measured.anchors,
+            correct=question.correct,
         ),
-        context_sweeps=_contexts(question, ranking.quotes, best, selection=selection, fleet=fleet, job=job),
+        context_sweeps=_contexts(question, ranking.quotes, best, market=market, job=job),
         rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation, rate=exchange_rate)),
         notes=(
             *overlay_notes(catalog),
@@ -201,17 +185,18 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *catalog_warnings(catalog, today=today or date.today()),
         ),
         exchange_rate=exchange_rate,
-        grids=grids_of(catalog.billing.energy, (*own.offers, *selection.offers)),
+        grids=grids_of(catalog.billing.energy, (*own.selection.offers, *market.selection.offers)),
     )
 
 
 def _contexts(
-    question: Question, quotes: Sequence[Quote], best: Quote | None, *, selection: Selection, fleet: Fleet, job: Job
+    question: Question, quotes: Sequence[Quote], best: Quote | None, *, market: Market, job: Job
 ) -> tuple[ContextSweep, ...]:
     """Return users by context on the best machine, and on the best of the other kind of device."""
     kinds = (best_of(quote for quote in quotes if quote.device.kind == kind) for kind in ("gpu", "cpu"))
     wanted = {quote.id: quote for quote in (best, *kinds) if quote is not None}
-    devices = dict(zip((offer.id for offer in selection.offers), fleet.device_index.tolist(), strict=True))
+    fleet, offers = market.fleet, market.selection.offers
+    devices = dict(zip((offer.id for offer in offers), fleet.device_index.tolist(), strict=True))
     return sweep_contexts(
         question.workload,
         tuple(wanted.values()),

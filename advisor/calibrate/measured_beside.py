@@ -10,7 +10,7 @@ from advisor import units
 from advisor.calibrate.noise import TAKEN_CPU_COUNT, WIDE_IQR_RATIO, spare_cpu_count
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import AdvisorError, UsageError
-from advisor.predict.anchor import carried_ratio
+from advisor.predict.anchor import anchored, carried_ratio
 from advisor.predict.step_time import predict
 from advisor.records.answer import Interval, MeasuredStep, QuotedDevice
 from advisor.records.device import ANY, Device, Efficiency
@@ -48,6 +48,10 @@ class MeasuredHere:
     anchors: tuple[Anchor, ...] = ()
     """The timed steps as predictions use them."""
     problems: tuple[str, ...] = ()
+
+    def correct(self, predictions: Predictions) -> Predictions:
+        """Return the predictions of the same workload corrected by the timed steps."""
+        return anchored(predictions, self.anchors) if self.anchors else predictions
 
 
 def measure_here(

@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.cost.job_cost import step_counts
 from advisor.cost.limits import Limit, keeps_all, price_limits, step_limits
-from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.market import DeviceTerms, no_terms
 from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, machines_together, server_counts, with_spare
 from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits
 from advisor.records.answer import Job
@@ -41,29 +41,27 @@ def choose_batches(
     predictions: Predictions,
     *,
     job: Job,
-    start_up_s: FloatArray | float = 0.0,
-    terms: OfferTerms | None = None,
-    most_machines: FloatArray | float = np.inf,
+    terms: DeviceTerms | None = None,
 ) -> BatchChoice:
     """Choose the cheapest batch that keeps the deadline, of those up to the smallest with about the best throughput.
 
     That is the smallest whose machine time per sample is at most `TOLERATED_RATIO` times the least. It depends neither
     on the number of samples nor on limits: more samples never cost less, and a limit that is kept anyway changes
     nothing. A larger batch is chosen if it needs fewer machines, if no other keeps the limits, or if time or CO2 is the
-    objective; by time, of those that keep the limits on money under the `terms` of an offer for each device. A batch
-    that is tight in memory is chosen only if no other one is allowed. Each machine starts up for `start_up_s`,
-    (devices,).
+    objective; by time, of those that keep the limits on money under the `terms` of the device. A batch that is tight in
+    memory is chosen only if no other one is allowed.
 
     For a service, choose the batch with the lowest 99th percentile, and of several the one with the fewest machines; by
     cost, of those that need at most `TOLERATED_RATIO` times the fewest instances; by time, of those that need at most
-    `most_machines`, (devices,), if there are any. Each family of plans chooses its own batch, and a later one counts
+    `terms.most_machines`, if there are any. Each family of plans chooses its own batch, and a later one counts
     only if it is better, so that more families never cost more.
     """
+    terms = terms or no_terms(len(predictions.devices))
     servers = server_counts(predictions, job=job)
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
     allowed = keeps_all(limits, among=predictions.fits)
     together, counts, latency_s = machines_together(predictions), None, predictions.step_s
-    most = np.floor(np.reshape(most_machines, (-1, 1)) / together)
+    most = np.floor(np.reshape(terms.most_machines, (-1, 1)) / together)
     if job.requests_per_day is not None:
         load: dict[str, Any] = {"batch": predictions.batches, "servers": servers, "job": job}
         step_s = np.where(allowed, predictions.step_s, np.inf)
@@ -88,7 +86,7 @@ def choose_batches(
         elif job.generation is not None:
             index = _knee(predictions, some)
         else:
-            index, least = _for_job(predictions, some, job=job, start_up_s=start_up_s, terms=terms)
+            index, least = _for_job(predictions, some, job=job, terms=terms)
         candidates.append(index)
         if percentile_limits(job):
             candidates.append(_largest_within(predictions, some, index=index, job=job))
@@ -116,24 +114,19 @@ def _safe(predictions: Predictions, some: BoolArray) -> BoolArray:
 
 
 def _for_job(
-    predictions: Predictions,
-    allowed: BoolArray,
-    *,
-    job: Job,
-    start_up_s: FloatArray | float,
-    terms: OfferTerms | None,
+    predictions: Predictions, allowed: BoolArray, *, job: Job, terms: DeviceTerms
 ) -> tuple[IndexArray, IndexArray]:
     """Return the index of the batch to choose for the job, and of the one that costs (or takes) least."""
     by_cost, batches = job.objective in ("cost", "co2"), predictions.batches
     together = machines_together(predictions)
     machines = together if by_cost else np.ones_like(predictions.step_s)
     run_s = step_counts(job, batches) * predictions.step_s
-    job_s = np.where(allowed, run_s + np.reshape(start_up_s, (-1, 1)), np.inf)
+    job_s = np.where(allowed, run_s + np.reshape(terms.start_up_s, (-1, 1)), np.inf)
     deadline_s = job.limits.deadline_s
     in_time = allowed if deadline_s is None else job_s <= deadline_s
-    if terms is not None and not by_cost:
+    if terms.cheapest is not None and not by_cost:
         step_s = np.where(allowed, predictions.step_s, np.inf)
-        limits = price_limits(step_s, batches=batches, machines=together, terms=terms, job=job)
+        limits = price_limits(step_s, batches=batches, machines=together, terms=terms.cheapest, job=job)
         in_time = keeps_all(limits, among=in_time)
     amount = np.where(in_time.any(axis=1, keepdims=True), np.where(in_time, job_s * machines, np.inf), job_s)
     least: IndexArray = np.argmin(amount, axis=1)

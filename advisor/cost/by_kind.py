@@ -11,15 +11,13 @@ from advisor.cost.costed_offers import CostedOffers, electricity_log_spread, job
 from advisor.cost.job_cost import cost_job
 from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all
-from advisor.cost.offer_terms import OfferTerms, latest_starts_s, offer_terms
+from advisor.cost.market import Market
 from advisor.cost.quotes import quotes_of
 from advisor.cost.rank_offers import best_first, cost_within_limits
-from advisor.cost.selection import Selection
 from advisor.records.answer import Z_90, Interval, Job, Quote
-from advisor.records.billing import Billing
 from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
-from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 
 ByKind: TypeAlias = Mapping[DeviceKind, KindCost]
 """The cheapest offer of each device kind; a kind that cannot do the job is missing."""
@@ -31,8 +29,8 @@ class KindMarket:
     It takes what `rank` takes but builds no other quotes and no rejections.
     """
 
-    def __init__(self, selection: Selection, *, fleet: Fleet, billing: Billing) -> None:
-        self._selection, self._fleet, self._billing = selection, fleet, billing
+    def __init__(self, market: Market) -> None:
+        self._market, selection, fleet = market, market.selection, market.fleet
         # The appended entry is at index -1, which means no device.
         is_gpu = np.array([*(device.kind == "gpu" for device in fleet.devices), False], dtype=np.bool_)
         of_offer = is_gpu[fleet.device_index]
@@ -43,7 +41,6 @@ class KindMarket:
         self._device_counts = np.array([max(1, one.offer.gpu_count) for one in selection.priced], dtype=np.intp)
         self._is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
         self._price_log_spreads = np.array([one.log_spread for one in selection.priced])
-        self._terms: dict[tuple[bool, bool, float, float], OfferTerms] = {}
 
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
         """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
@@ -52,21 +49,13 @@ class KindMarket:
         must not vanish from the curve because a measured GPU costs about as much. Its quote
         says whether it is a candidate among both kinds, as in the ranking.
         """
-        terms = self._terms_of(job)
-        starts_s = latest_starts_s(terms, self._fleet, device_count=len(predictions.devices))
-        costed, limits = cost_within_limits(
-            self._selection,
-            fleet=self._fleet,
-            predictions=predictions,
-            choice=choose_batches(predictions, job=job, start_up_s=starts_s),
-            terms=terms,
-            job=job,
-            energy=self._billing.energy,
-        )
+        market = self._market
+        choice = choose_batches(predictions, job=job, terms=market.on_devices(job))
+        costed, limits = cost_within_limits(market, predictions=predictions, choice=choice, job=job)
         may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
-        started = replace(self._terms_of(replace(job, assumed=False)), machine_count=costed.terms.machine_count)
+        started = replace(market.terms(replace(job, assumed=False)), machine_count=costed.terms.machine_count)
 
-        of_both = np.flatnonzero(may_win[: self._selection.may_win_count])
+        of_both = np.flatnonzero(may_win[: market.selection.may_win_count])
         usd, rent_usd = np.full((3, len(may_win)), np.inf), trial_usd(costed.terms, job=job)
         usd[:, of_both] = job_usd_with_ends(costed, of_both, predictions=predictions, job=job)
 
@@ -130,7 +119,7 @@ class KindMarket:
         usd = float(costed.costs.job_usd[best])
 
         def quote() -> Quote:
-            (alone,) = quotes_of(costed, [best], predictions=predictions, job=job, billing=self._billing)
+            (alone,) = quotes_of(costed, [best], predictions=predictions, job=job, billing=self._market.billing)
             return replace(alone, is_candidate=best in among_both)
 
         return KindCost(
@@ -141,12 +130,6 @@ class KindMarket:
             own_log_spread=float(own[at]),
             shared_log_spread=float(shared[at]),
         )
-
-    def _terms_of(self, job: Job) -> OfferTerms:
-        key = job.assumed, job.requests_per_day is None, job.weight_bytes, job.trained_bytes
-        if key not in self._terms:
-            self._terms[key] = offer_terms(self._selection.priced, billing=self._billing, job=job)
-        return self._terms[key]
 
 
 def _interval(mid_usd: float, log_spread: FloatArray, least_usd: Callable[[FloatArray], float]) -> Interval:

@@ -153,20 +153,20 @@ def most_machines(terms: OfferTerms, limits: JobLimits) -> FloatArray:
     return most
 
 
-def most_machines_on(terms: OfferTerms, limits: JobLimits, fleet: Fleet, *, device_count: int) -> FloatArray:
+def most_machines_on(terms: OfferTerms, limits: JobLimits, fleet: Fleet) -> FloatArray:
     """Return the largest of `most_machines` over the offers of each device, (devices,), at least 1."""
-    most = np.ones(device_count)
+    most = np.ones(len(fleet.devices))
     has_device = fleet.device_index >= 0
     np.maximum.at(most, fleet.device_index[has_device], most_machines(terms, limits)[has_device])
     return most
 
 
-def latest_starts_s(terms: OfferTerms, fleet: Fleet, *, device_count: int) -> FloatArray:
+def latest_starts_s(terms: OfferTerms, fleet: Fleet) -> FloatArray:
     """Return the longest time from request to start over the offers of each device, (devices,).
 
     `terms` and `fleet` belong to the same offers.
     """
-    starts_s = np.zeros(device_count)
+    starts_s = np.zeros(len(fleet.devices))
     has_device = fleet.device_index >= 0
     np.maximum.at(starts_s, fleet.device_index[has_device], (terms.wait_s + terms.start_up_s)[has_device])
     return starts_s

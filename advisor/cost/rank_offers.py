@@ -1,9 +1,8 @@
 """Ranks the selected offers from best to worst, with the causes of every rejection."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,8 @@ from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.costed_offers import CostedOffers, ranked_time_s
 from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import Limit, broken_limits, closest_batch, keeps_all, offer_limits
-from advisor.cost.offer_terms import OfferTerms, latest_starts_s, most_machines_on, offer_terms
+from advisor.cost.market import Market
+from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.power import (
     WATTS_PER_KW,
     MachinePower,
@@ -26,7 +26,6 @@ from advisor.cost.selection import Selection
 from advisor.cost.service import machines_together, server_counts
 from advisor.cost.token_queue import is_queued, times_at
 from advisor.records.answer import Job, Quote
-from advisor.records.billing import Billing
 from advisor.records.energy import EnergyData
 from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL
@@ -45,35 +44,15 @@ class Ranking:
     notes: tuple[str, ...]
 
 
-def rank(
-    selection: Selection,
-    *,
-    fleet: Fleet,
-    predictions: Predictions,
-    job: Job,
-    billing: Billing | None = None,
-    choice: BatchChoice | None = None,
-) -> Ranking:
-    """Price the job on every selected offer and rank the quotes by `job.objective`.
+def rank(market: Market, *, predictions: Predictions, job: Job, choice: BatchChoice | None = None) -> Ranking:
+    """Price the job on every offer of the market and rank the quotes by `job.objective`.
 
-    `fleet` belongs to `selection.offers`, and `predictions` to `fleet.devices`. Without `billing`, only the hours of
-    computing are priced. Each instance type is quoted once, in its cheapest region. `choice` is that of
-    `choose_batches`, if it is known already.
+    `predictions` belong to `market.fleet.devices`. Each instance type is quoted once, in its cheapest region. `choice`
+    is that of `choose_batches`, if it is known already.
     """
-    billing = billing or Billing()
-    terms = offer_terms(selection.priced, billing=billing, job=job)
-    if choice is None:
-        count = len(predictions.devices)
-        choice = choose_batches(
-            predictions,
-            job=job,
-            start_up_s=latest_starts_s(terms, fleet, device_count=count),
-            terms=cheapest_terms_on(selection, terms, fleet, device_count=count),
-            most_machines=most_machines_on(terms, job.limits, fleet, device_count=count),
-        )
-    costed, limits = cost_within_limits(
-        selection, fleet=fleet, predictions=predictions, choice=choice, terms=terms, job=job, energy=billing.energy
-    )
+    selection, fleet, billing = market.selection, market.fleet, market.billing
+    choice = choice or choose_batches(predictions, job=job, terms=market.on_devices(job))
+    costed, limits = cost_within_limits(market, predictions=predictions, choice=choice, job=job)
     is_possible = np.isfinite(costed.costs.job_usd)
     has_co2 = np.ones_like(is_possible) if costed.co2_kg is None else ~np.isnan(costed.co2_kg)
     is_kept = keeps_all(limits, among=is_possible & has_co2)
@@ -114,45 +93,37 @@ def rank(
     )
 
 
-def cheapest_terms_on(selection: Selection, terms: OfferTerms, fleet: Fleet, *, device_count: int) -> OfferTerms:
-    """Return the terms of each device's cheapest offer, (devices,): of those that may win, with a trusted price first.
-
-    A device without an offer costs nothing and has no quota.
-    """
-    is_apart = np.arange(len(selection.priced)) >= selection.may_win_count
-    is_untrusted = np.array([not one.is_trusted for one in selection.priced], dtype=np.bool_)
-    best_last = np.lexsort((terms.usd_per_hour, is_untrusted, is_apart))[::-1]
-    cheapest = np.full(device_count + 1, -1)  # the last is for offers without a device
-    cheapest[fleet.device_index[best_last]] = best_last
-    without = {"quota_instances": np.inf}
-    columns = {
-        field.name: np.append(getattr(terms, field.name), without.get(field.name, 0.0))[cheapest[:-1]]
-        for field in fields(OfferTerms)
-    }
-    return OfferTerms(**columns)
-
-
 def _of_this_machine(cause: Cause) -> Cause:
     """Return the cause for leaving out the local machine: there is one, which is no quota of the user's."""
     return replace(cause, code="only-machine") if cause.code == "over-quota" else cause
 
 
 def cost_within_limits(
-    selection: Selection, *, choice: BatchChoice, job: Job, **others: Any
+    market: Market, *, predictions: Predictions, choice: BatchChoice, job: Job
 ) -> tuple[CostedOffers, list[Limit]]:
-    """Price the job on every offer like `cost_offers`, and return the limits too.
+    """Price the job on every offer of the market like `cost_offers`, and return the limits too.
 
     If no offer that may be ranked keeps the limits at the batches of `choice`, those of least cost are taken. Offers
     whose price is not trusted count only if there are no others.
     """
-    costed = cost_offers(selection.priced, choice=choice, job=job, **others)
+    selection = market.selection
+    costed = cost_offers(
+        selection.priced,
+        fleet=market.fleet,
+        predictions=predictions,
+        choice=choice,
+        terms=market.terms(job),
+        job=job,
+        energy=market.billing.energy,
+    )
     limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
     is_kept = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
     is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
     may_lead = (is_trusted | ~is_trusted.any())[: selection.may_win_count]
     if choice.least is None or is_kept[: selection.may_win_count][may_lead].any():
         return costed, limits
-    return cost_within_limits(selection, choice=replace(choice, index=choice.least, least=None), job=job, **others)
+    choice = replace(choice, index=choice.least, least=None)
+    return cost_within_limits(market, predictions=predictions, choice=choice, job=job)
 
 
 def cost_offers(

@@ -12,7 +12,7 @@ time.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,14 @@ from advisor.predict.efficiency import precision_class
 from advisor.records.answer import Z_90
 from advisor.records.device import Device, Precision
 from advisor.records.prediction import Anchor, IndexArray, Predictions
+
+Correct: TypeAlias = Callable[[Predictions], Predictions]
+"""Corrects the predicted steps of single devices by steps that were timed."""
+
+
+def uncorrected(predictions: Predictions) -> Predictions:
+    """Return the predictions as they are: no step was timed."""
+    return predictions
 
 
 def shared_share(anchor: Anchor) -> float:

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from advisor.predict.anchor import anchored
+from advisor.predict.anchor import Correct, uncorrected
 from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.predict.join import join_batches
 from advisor.predict.kernel_time import Kernels
@@ -16,7 +16,7 @@ from advisor.predict.roofline import step_times
 from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice
-from advisor.records.prediction import PARTS, RESOURCES, USES, Anchor, IndexArray, NameArray, Predictions
+from advisor.records.prediction import PARTS, RESOURCES, USES, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
 _MEASURED_ON_STACKS: Precision = "bf16"
@@ -55,12 +55,12 @@ def predict_runs_of(
     precisions: Sequence[Precision | None],
     efficiencies: Sequence[Efficiency],
     batches: IndexArray,
-    anchors: Sequence[Anchor] = (),
+    correct: Correct = uncorrected,
 ) -> Predictions:
     """Predict one step on every device in the precision of the same place, as `predict` does; None: do not predict.
 
     Devices of one kind and precision run the same kernels and are predicted together. `step_kernels` may be reused by
-    several predictions. `anchors` are timed steps of this workload, in the same layout and compile mode.
+    several predictions. `correct` takes steps into account that were timed in the same layout and compile mode.
     """
     workload = step_kernels.workload
     if len(batches) > 1 and _convolves_over_batch(workload):
@@ -70,7 +70,7 @@ def predict_runs_of(
             )
             for batch in np.split(batches, len(batches))
         )
-        return anchored(join_batches([*each]), anchors)
+        return correct(join_batches([*each]))
     runs_on = {kind: has_kernels(workload, kind) for kind in get_args(DeviceKind)}
     precisions = tuple(
         precision if runs_on[device.kind] and _is_measured(workload, device, precision) else None
@@ -117,18 +117,19 @@ def predict_runs_of(
                 "calibrated" if is_calibrated else time_source(devices[index], is_fitted=fit.generation != ANY)
             )
     memory_bytes = np.array([device.memory_bytes for device in devices])[:, np.newaxis]
-    predictions = Predictions(
-        devices=tuple(devices),
-        precisions=by_batch(precisions, len(batches)),
-        time_sources=by_batch(time_sources, len(batches)),
-        compile=step_kernels.compile_mode,
-        batches=batches,
-        peak_memory_bytes=peak_bytes,
-        fits=peak_bytes <= memory_bytes,
-        is_tight=(least_bytes <= memory_bytes) & (most_bytes > memory_bytes),
-        **found,
+    return correct(
+        Predictions(
+            devices=tuple(devices),
+            precisions=by_batch(precisions, len(batches)),
+            time_sources=by_batch(time_sources, len(batches)),
+            compile=step_kernels.compile_mode,
+            batches=batches,
+            peak_memory_bytes=peak_bytes,
+            fits=peak_bytes <= memory_bytes,
+            is_tight=(least_bytes <= memory_bytes) & (most_bytes > memory_bytes),
+            **found,
+        )
     )
-    return anchored(predictions, anchors) if anchors else predictions
 
 
 def _convolves_over_batch(workload: Workload) -> bool:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from advisor.calibrate.measured_beside import Measuring
+from advisor.calibrate.measured_beside import MeasuredHere, Measuring
 from advisor.calibrate.store import Stored
 from advisor.errors import UsageError
+from advisor.predict.anchor import Correct, uncorrected
 from advisor.records.flag_values import takes_own_batch
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
@@ -32,6 +33,10 @@ class Question:
     """The calibrations that `catalog` includes, and the problems met while reading them."""
     measuring: Measuring | None = None
     """How to time the step on this machine; None where nothing is to be timed."""
+    measured: MeasuredHere | None = None
+    """The steps timed on this machine; None if none were yet."""
+    correct: Correct = uncorrected
+    """Takes timed steps into account in every prediction of the question."""
     trace_at: TraceAt | None = None
     """For dimensions that are not affine in the batch, and where larger batches are padded to longer sequences."""
     trace_fused: TraceAt | None = None
@@ -58,7 +63,7 @@ class Question:
         return traced
 
     def without_machine(self) -> "Question":
-        """Return the question about offers only; calibrations stay in force."""
+        """Return the question about offers only; calibrations and timed steps stay in force."""
         rented = tuple(name for name in self.options.device if name != LOCAL)
         options = replace(self.options, measure=False, device=rented)
         return replace(self, options=options, machine=None, measuring=None)

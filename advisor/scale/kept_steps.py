@@ -7,7 +7,7 @@ _Steps = TypeVar("_Steps")
 
 
 class KeptSteps:
-    """The steps of one model, with the same efficiencies and anchors, which rankings under other limits share."""
+    """The steps of one model, with the same efficiencies and corrections, which rankings under other limits share."""
 
     def __init__(self) -> None:
         self._found: list[tuple[tuple[object, ...], Any]] = []

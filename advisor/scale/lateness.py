@@ -6,30 +6,30 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.cost.limits import price_limits, step_limits
-from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.market import DeviceTerms
 from advisor.records.answer import Job, JobLimits
 from advisor.records.prediction import FloatArray, IndexArray, TokenTimes
 from advisor.scale.best_plans import Lateness, never_late
 
 
-def lateness_of(job: Job, batches: IndexArray, *, start_up_s: FloatArray, terms: OfferTerms | None = None) -> Lateness:
+def lateness_of(job: Job, batches: IndexArray, *, terms: DeviceTerms) -> Lateness:
     """Return a function that gives needed over allowed time or money of a plan's steps, the largest over all limits.
 
-    `start_up_s`, (devices,), is the part of a deadline that start-up takes. `terms` are those of one offer for each
-    device; without them money is not limited.
+    Start-up takes a part of a deadline.
     """
-    if job.limits == JobLimits() and (terms is None or np.isinf(terms.quota_instances).all()):
+    cheapest = terms.cheapest
+    if job.limits == JobLimits() and (cheapest is None or np.isinf(cheapest.quota_instances).all()):
         return never_late
     job = replace(job, limits=replace(job.limits, ttft_of="mean", tpot_of="mean"))  # as a guide to the plan
-    most_step_s = _most_step_s(job, batches, start_up_s=start_up_s)
+    most_step_s = _most_step_s(job, batches, start_up_s=terms.start_up_s)
 
     def lateness(
         step_s: FloatArray, members: Sequence[int], servers: FloatArray, machines: FloatArray, tokens: TokenTimes | None
     ) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):  # no time left, or no possible step
             limits = step_limits(step_s, tokens, batches=batches, servers=servers, job=job)
-            if terms is not None:
-                of_members = terms.of(np.array(members, dtype=np.intp))
+            if cheapest is not None:
+                of_members = cheapest.of(np.array(members, dtype=np.intp))
                 limits += price_limits(step_s, batches=batches, machines=machines, terms=of_members, job=job)
             ratios = [step_s / most_step_s[list(members)], *(one.needed / one.available for one in limits)]
         largest: FloatArray = np.where(np.isfinite(step_s), np.max(ratios, axis=0), np.inf)

@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.offer_terms import latest_starts_s, offer_terms
+from advisor.cost.market import Market
 from advisor.cost.quotes import quoted_fields, quotes_of
 from advisor.cost.rank_offers import Ranking, cost_offers
 from advisor.cost.selection import Selection
+from advisor.predict.anchor import Correct, uncorrected
 from advisor.records.answer import Job, MachinePoint, MachineSweep, Quote
 from advisor.records.billing import Billing
+from advisor.records.device import Efficiency
 from advisor.records.options import Options
-from advisor.records.prediction import Anchor, Fleet, IndexArray, Predictions
-from advisor.records.price import Catalog, PricedOffer
+from advisor.records.prediction import Fleet, IndexArray, Predictions
+from advisor.records.price import PricedOffer
 from advisor.records.workload import Workload
 from advisor.scale.predict_on_all import predict_by_machines
 
@@ -22,21 +24,21 @@ def sweep_machines(
     workload_at: Callable[[int], Workload],
     ranking: Ranking,
     *,
-    selection: Selection,
-    fleet: Fleet,
+    market: Market,
     batches: IndexArray,
-    catalog: Catalog,
+    efficiencies: Sequence[Efficiency],
     options: Options,
     job: Job,
-    anchors: Sequence[Anchor] = (),
+    correct: Correct = uncorrected,
 ) -> MachineSweep | None:
     """Return the curve over the number of machines for the first quote with a known network, trusted prices first.
 
-    Return None unless several machines were requested, and for LLM serving. `fleet` belongs to the offers of
-    `selection`. Each number of machines has its own best plan and, without `--lengths`, its own best batch.
+    Return None unless several machines were requested, and for LLM serving. Each number of machines has its own best
+    plan and, without `--lengths`, its own best batch.
     """
     if options.max_machines == 1 or job.generation is not None:
         return None
+    selection, fleet = market.selection, market.fleet
     place_of = {priced.offer.id: place for place, priced in enumerate(selection.priced)}
     for quote in sorted(ranking.quotes, key=lambda quote: not quote.may_lead):
         place = place_of[quote.id]
@@ -48,14 +50,14 @@ def sweep_machines(
             predictions = predict_by_machines(
                 workload,
                 device=device,
-                efficiencies=catalog.efficiencies,
+                efficiencies=efficiencies,
                 batches=batches if options.lengths is None else np.array([quote.batch], dtype=np.intp),
                 options=options,
                 job=job,
-                anchors=anchors,
+                correct=correct,
             )
             return machine_sweep(
-                quote, selection.priced[place], predictions=predictions, job=job, billing=catalog.billing
+                quote, selection.priced[place], predictions=predictions, job=job, billing=market.billing
             )
     return None
 
@@ -69,14 +71,13 @@ def machine_sweep(
     """
     count = len(predictions.devices)
     fleet = Fleet(devices=predictions.devices, device_index=np.arange(count), problems=("",) * count)
-    terms = offer_terms((priced,) * count, billing=billing, job=job)
-    starts_s = latest_starts_s(terms, fleet, device_count=count)
+    alone = Market(Selection(priced=(priced,) * count, apart=(), rejected=()), fleet=fleet, billing=billing)
     costed = cost_offers(
-        (priced,) * count,
+        alone.selection.priced,
         fleet=fleet,
         predictions=predictions,
-        choice=choose_batches(predictions, job=job, start_up_s=starts_s),
-        terms=terms,
+        choice=choose_batches(predictions, job=job, terms=alone.on_devices(job)),
+        terms=alone.terms(job),
         job=job,
         energy=billing.energy,
     )

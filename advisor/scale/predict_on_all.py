@@ -6,10 +6,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.market import DeviceTerms, no_terms
 from advisor.cost.service import machines_together, server_counts
 from advisor.cost.token_queue import percentile_limits
 from advisor.errors import UsageError
+from advisor.predict.anchor import Correct, uncorrected
 from advisor.predict.batches import is_auto, predict_growing
 from advisor.predict.join import join_devices
 from advisor.predict.loader import with_loader
@@ -20,7 +21,7 @@ from advisor.records.answer import Job
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.flag_values import flag_name
 from advisor.records.options import Options
-from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.kept_steps import KeptSteps
@@ -43,21 +44,19 @@ def predict_on_all(
     batches: IndexArray,
     options: Options,
     job: Job,
-    start_up_s: FloatArray | float = 0.0,
-    terms: OfferTerms | None = None,
-    anchors: Sequence[Anchor] = (),
+    terms: DeviceTerms | None = None,
+    correct: Correct = uncorrected,
     family_of: Callable[[Plan], tuple[int, ...]] = lambda plan: (),
     kept: KeptSteps | None = None,
 ) -> Predictions:
     """Predict the step at each global batch on every device, with the best plan over the GPUs of its machine.
 
-    `start_up_s`, (devices,), is the start-up time of a machine, which counts against a deadline and is paid for each.
-    `terms` are those of the offer of each device that limits on money apply to.
-    `family_of` is as in `predict_served`. `kept` has the steps of earlier calls for this model, traced once
-    at each batch.
+    `terms` say what each device's machines cost and when they start; without them, money and start-up do not count.
+    `correct` takes timed steps into account, and is not used in LLM serving. `family_of` is as in `predict_served`.
+    `kept` has the steps of earlier calls for this model, traced once at each batch, with the same corrections.
     """
     kept = kept or KeptSteps()
-    start_up_s = np.broadcast_to(start_up_s, len(devices))
+    terms = terms or no_terms(len(devices))
     if workload.generation is not None:
         return predict_served(
             workload,
@@ -66,21 +65,21 @@ def predict_on_all(
             batches=batches,
             options=options,
             asked=spreading_of(options, is_served=True),
-            lateness=lateness_of(job, batches, start_up_s=start_up_s, terms=terms),
+            lateness=lateness_of(job, batches, terms=terms),
             family_of=family_of,
         )
     places, precisions = runs_of(devices, options.precision, workload=workload)
-    devices = [devices[place] for place in places]
+    devices, terms = [devices[place] for place in places], terms.of(np.array(places, dtype=np.intp))
     how: dict[str, Any] = {
         "devices": devices,
         "precisions": precisions,
         "efficiencies": efficiencies,
         "options": options,
-        "anchors": anchors,
+        "correct": correct,
     }
     predict_at = _predictor(workload, kept=kept, **how)
     asked, by_cost = spreading_of(options), job.objective in ("cost", "co2")
-    per_step_s = start_up_s[places][:, np.newaxis] / np.ceil(job.samples / batches)
+    per_step_s = terms.start_up_s[:, np.newaxis] / np.ceil(job.samples / batches)
     is_alone = [runs_as_it_is(device, asked=asked) for device in devices]
     alone, several = np.flatnonzero(is_alone).tolist(), np.flatnonzero(np.logical_not(is_alone)).tolist()
     parts = []
@@ -104,12 +103,7 @@ def predict_on_all(
         )
         spread = under_best_plans(
             steps,
-            lateness=lateness_of(
-                job,
-                batches,
-                start_up_s=start_up_s[places[several]],
-                terms=None if terms is None else terms.of(places[several]),
-            ),
+            lateness=lateness_of(job, batches, terms=terms.of(np.array(several, dtype=np.intp))),
             by_cost=by_cost,
             is_service=job.requests_per_day is not None,
             start_up_s=per_step_s[several],
@@ -118,10 +112,7 @@ def predict_on_all(
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
         parts.append((alone, predict_at(batches, alone)))
     runs = _with_loader(join_devices(parts), options)
-    lateness = lateness_of(
-        job, batches, start_up_s=start_up_s[places], terms=None if terms is None else terms.of(places)
-    )
-    together = machines_together(runs)
+    lateness, together = lateness_of(job, batches, terms=terms), machines_together(runs)
     return cheapest_runs(
         runs,
         places,
@@ -131,7 +122,16 @@ def predict_on_all(
 
 
 def predict_with_growing_batches(
-    workload: Workload, *, batches: IndexArray, options: Options, job: Job, **others: Any
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    options: Options,
+    job: Job,
+    terms: DeviceTerms | None = None,
+    correct: Correct = uncorrected,
+    kept: KeptSteps | None = None,
 ) -> Predictions:
     """Predict on all devices like `predict_on_all`; with `--batch auto`, also at larger batches where they may pay.
 
@@ -146,7 +146,18 @@ def predict_with_growing_batches(
         return (plan.machines, *((plan.tensor, plan.pipeline, plan.expert) if by_copy else ()))
 
     def predict_at(sizes: IndexArray) -> Predictions:
-        return predict_on_all(workload, batches=sizes, options=options, job=job, family_of=family_of, **others)
+        return predict_on_all(
+            workload,
+            devices=devices,
+            efficiencies=efficiencies,
+            batches=sizes,
+            options=options,
+            job=job,
+            terms=terms,
+            correct=correct,
+            family_of=family_of,
+            kept=kept,
+        )
 
     is_one_job = job.requests_per_day is None and job.generation is None
     if not (is_auto(options.batch, mode=options.mode) and workload.batch_is_affine and is_one_job):
@@ -162,7 +173,7 @@ def predict_by_machines(
     batches: IndexArray,
     options: Options,
     job: Job,
-    anchors: Sequence[Anchor] = (),
+    correct: Correct = uncorrected,
 ) -> Predictions:
     """Predict the step on 1, 2, 4, ... machines with that device; each number takes the place of one device.
 
@@ -175,7 +186,7 @@ def predict_by_machines(
         "precisions": precisions,
         "efficiencies": efficiencies,
         "options": options,
-        "anchors": anchors,
+        "correct": correct,
     }
     predict_at = _predictor(workload, kept=KeptSteps(), **how)
     predict_under_fsdp = _under_fsdp(workload, range(len(runs)), **how)
@@ -205,7 +216,7 @@ def _predictor(
     precisions: Sequence[Precision | None],
     efficiencies: Sequence[Efficiency],
     options: Options,
-    anchors: Sequence[Anchor],
+    correct: Correct,
     kept: KeptSteps,
 ) -> _PredictSome:
     step_kernels = StepKernels(workload, compile_mode=options.compile, layout=options.layout)
@@ -219,7 +230,7 @@ def _predictor(
                 precisions=[precisions[index] for index in some],
                 efficiencies=efficiencies,
                 batches=sizes,
-                anchors=anchors,
+                correct=correct,
             ),
         )
 

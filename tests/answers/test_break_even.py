@@ -147,6 +147,26 @@ def test_the_best_of_several_batches_is_that_of_the_ranking(is_affine: bool) -> 
     assert {"cpu": rule.cpu.job_usd.mid, "gpu": rule.gpu.job_usd.mid} == costs
 
 
+@pytest.mark.parametrize("samples", [100, 1000])
+def test_machines_are_chosen_for_each_job_with_the_time_that_they_take_to_start(samples: int) -> None:
+    # Two steps of 512 samples take one GPU 2 x 5.52 s, and two of them 2 x 2.96 s; each starts in 5 s. Within 13 s both
+    # could compute, and one of them is cheaper, but starts too late for it. A step alone needs only one.
+    networked = replace(GPU_OFFER, network_bytes_per_s=1e10)
+    billing = Billing(start_ups={"acme": start_up(5.0)})
+    options = Options(mode="training", precision="fp32", samples=samples, batch="512", deadline=13.0, max_machines=2)
+    question = question_of(
+        replace(net(), mode="training", batch=512),
+        options,
+        catalog=replace(catalog(billing=billing), offers=(CPU_OFFER, networked)),
+    )
+    best = rank(replace(question, options=replace(options, samples=1000))).best
+    assert best is not None
+    assert (best.instance_count, best.job_s.mid) == (2, pytest.approx(10.92, rel=1e-3))
+    (point,) = (point for point in curve(break_even(question), "samples").points if point.at == 1000)
+    assert point.gpu is not None
+    assert (point.gpu.instance_count, point.gpu.job_usd.mid) == (2, pytest.approx(best.job_usd.mid))
+
+
 def test_over_requests_a_day() -> None:
     # In batches of 100 a CPU does 1 sample a second, at 70 % 60,480 a day; a GPU 50 a second, 4 million a day. Ten CPUs
     # cost what a GPU does, and serve 604,800; the eleventh makes the GPU cheaper.

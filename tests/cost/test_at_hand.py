@@ -3,7 +3,7 @@
 from typing import Any
 
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
-from advisor.cost.rank_offers import Ranking, rank
+from advisor.cost.rank_offers import Ranking
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice
 from advisor.records.prediction import Predictions
@@ -20,7 +20,9 @@ def local(identifier: str, device: Device | None, *, note: str = "") -> LocalDev
 
 def ranked(*devices: LocalDevice, predictions: Predictions, offers: tuple[toys.Offer, ...] = (), **job: Any) -> Ranking:
     fleet = fleet_at_hand(toys.fleet(devices=()), devices)
-    return rank(selection_at_hand(devices, offers=offers), fleet=fleet, predictions=predictions, job=toys.job(**job))
+    return toys.rank(
+        selection_at_hand(devices, offers=offers), fleet=fleet, predictions=predictions, job=toys.job(**job)
+    )
 
 
 def test_what_nobody_priced_costs_nothing() -> None:
@@ -61,7 +63,7 @@ def test_a_service_that_needs_several_such_machines_is_left_out_with_their_numbe
     devices, predictions = (local("cpu", CPU),), toys.predictions(CPU, step_s=[[2.0]])
 
     def served(requests_per_day: int) -> Ranking:
-        return rank(
+        return toys.rank(
             selection_at_hand(devices, offers=()),
             fleet=fleet_at_hand(toys.fleet(devices=()), devices),
             predictions=predictions,
@@ -96,7 +98,7 @@ def test_in_one_ranking_what_costs_nothing_comes_first_and_is_surely_the_cheapes
     rented_fleet = toys.fleet(0, devices=(RENTED,))
     own_fleet = fleet_at_hand(rented_fleet, devices)
 
-    ranking = rank(
+    ranking = toys.rank(
         join(selection_at_hand(devices, offers=()), rented),
         fleet=join_fleets(own_fleet, rented_fleet),
         predictions=toys.predictions(RENTED, CPU, step_s=[[1.0], [50.0]]),

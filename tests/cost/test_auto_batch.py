@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.cost.rank_offers import rank
 from advisor.records.answer import JobLimits, Quote
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
-from tests.cost.toys import device, fleet, job, offer, predictions, selection
+from tests.cost.toys import device, fleet, job, offer, predictions, rank, selection
 
 BATCHES = (1, 2, 4, 8, 16)
 

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from advisor.cost.batch_choice import choose_batches
+from advisor.cost.market import no_terms
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
 from advisor.records.options import Objective
@@ -79,7 +80,7 @@ def test_machines_count_against_a_faster_batch() -> None:
         found = choose_batches(
             predictions(SLOW, step_s=[[2.5, 1.5, 2.5]], batches=BATCHES, scaling=plans),
             job=job(3200, limits=JobLimits(deadline_s=deadline_s), objective=objective),
-            start_up_s=np.array([start_up_s]),
+            terms=replace(no_terms(1), start_up_s=np.array([start_up_s])),
         )
         return BATCHES[int(found.index[0])]
 
@@ -101,7 +102,7 @@ def test_the_batch_of_a_service_follows_the_objective(objective: Objective, most
     found = choose_batches(
         predictions(SLOW, step_s=[[0.1, 0.15, 0.2]], batches=BATCHES),
         job=job(requests_per_day=100 * 86400, max_utilization=0.95, objective=objective),
-        most_machines=np.array([most_machines]),
+        terms=replace(no_terms(1), most_machines=np.array([most_machines])),
     )
     assert BATCHES[int(found.index[0])] == batch
 
@@ -127,7 +128,7 @@ def test_a_larger_batch_that_needs_fewer_machines_is_compared_with_its_start_up(
         found = choose_batches(
             predictions(SLOW, step_s=[[0.25, 0.55, 4.0]], batches=BATCHES, scaling=plans),
             job=job(3200),
-            start_up_s=np.array([start_up_s]),
+            terms=replace(no_terms(1), start_up_s=np.array([start_up_s])),
         )
         return BATCHES[int(found.index[0])]
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from advisor.cost.batch_sweep import batch_sweeps
-from advisor.cost.rank_offers import rank
 from advisor.records.answer import BatchPoint, BatchSweep, Interval
-from tests.cost.toys import device, fleet, job, offer, predictions, selection
+from tests.cost.toys import device, fleet, job, offer, predictions, rank, selection
 
 SLOW, QUICK, GPU = device("slow"), device("quick"), device("gpu", kind="gpu", memory_bytes=16e9)
 OFFERS = selection(offer("a"), offer("b"), offer("c", gpu="gpu", gpu_count=1, cpu=None))

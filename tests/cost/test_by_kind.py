@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.cost.by_kind import KindMarket
-from advisor.cost.rank_offers import rank
+from advisor.cost.market import Market
 from advisor.cost.selection import Selection, select_offers
 from advisor.records.answer import Job, JobLimits
 from advisor.records.billing import Billing
@@ -18,7 +18,7 @@ from advisor.records.options import Options
 from advisor.records.prediction import Fleet, Predictions
 from advisor.records.price import PriceErrors, PriceSpread
 from tests.cost.test_power import CARD, ENERGY, SHARES, gpu_offer
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, rank, selection
 
 SLOW, QUICK, FAST = device("slow"), device("quick"), device("fast", kind="gpu")
 OFFERS = (
@@ -34,7 +34,7 @@ UNMEASURED = np.array([["fitted"], ["datasheet"], ["fitted"]], dtype=np.object_)
 def cheapest_by_kind(
     offers: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing
 ) -> Mapping[DeviceKind, KindCost]:
-    return KindMarket(offers, fleet=fleet, billing=billing).cheapest(predictions, job)
+    return KindMarket(Market(offers, fleet=fleet, billing=billing)).cheapest(predictions, job)
 
 
 def cheapest(*, samples: int = 3600, limits: JobLimits | None = None, bill: Billing | None = None, spread: float = 0.0

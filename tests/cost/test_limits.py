@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.cost.rank_offers import Ranking, rank
+from advisor.cost.rank_offers import Ranking
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, said, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, rank, said, selection
 from tests.says import assert_says
 
 SLOW, FAST = device("slow"), device("fast", kind="gpu")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.cost.power import load_ratios, machine_power
-from advisor.cost.rank_offers import Ranking, rank
+from advisor.cost.rank_offers import Ranking
 from advisor.records.answer import JobLimits
 from advisor.records.billing import Billing
 from advisor.records.energy import CpuPower, CpuPowers, EnergyData, GpuPower, Grid, Grids
@@ -145,7 +145,7 @@ def test_a_machine_draws_no_more_when_idle_than_its_owner_measured_under_load() 
 
 def ranked(*offers: Offer, device: Any = CARD, step_s: float = 36.0, billing: Any = None, **job: Any) -> Ranking:
     """Rank one GPU in several offers: 100 steps of one sample."""
-    return rank(
+    return toys.rank(
         toys.selection(*offers),
         fleet=toys.fleet(*(0 for _ in offers), devices=(device,)),
         predictions=toys.predictions(device, step_s=[[step_s]], **SHARES),

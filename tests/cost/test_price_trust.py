@@ -8,11 +8,11 @@ from advisor.catalog.overlay import load_catalog
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.price_trust import price_trust
-from advisor.cost.rank_offers import Ranking, rank
+from advisor.cost.rank_offers import Ranking
 from advisor.cost.selection import select_offers
 from advisor.records.options import Options
 from advisor.records.price import Offer, PriceErrors, PriceSpread
-from tests.cost.toys import device, fleet, job, offer, predictions, price
+from tests.cost.toys import device, fleet, job, offer, predictions, price, rank
 
 TODAY = date(2026, 6, 1)
 

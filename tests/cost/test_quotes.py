@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.rank_offers import rank
 from advisor.cost.standing import pareto_front
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, rank, selection
 
 PLANS = (Plan(), Plan(data=16, machines=2, sharding="zero3"))
 SPREAD = Scaling(plans=PLANS, plan=np.array([[0, 1]], dtype=np.intp), efficiency_ratio=np.array([[1.0, 0.9]]))

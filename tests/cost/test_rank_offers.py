@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.rank_offers import Ranking, rank, why_too_small
+from advisor.cost.rank_offers import Ranking, why_too_small
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
 from advisor.records.options import Objective
 from advisor.records.price import Offer
 from advisor.records.rejection import sentence_of
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, rank, said, selection
 from tests.says import assert_says
 from tests.scale.test_served import ENGINE
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cost.batch_sweep import batch_points
-from advisor.cost.rank_offers import Ranking, rank
+from advisor.cost.rank_offers import Ranking
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
 from advisor.records.prediction import Predictions, TokenTimes
-from tests.cost.toys import device, fleet, job, offer, predictions, said, selection
+from tests.cost.toys import device, fleet, job, offer, predictions, rank, said, selection
 from tests.says import assert_says
 
 BATCHES = np.array([1.0, 2, 4, 8, 16])

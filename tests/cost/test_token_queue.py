@@ -9,13 +9,13 @@ import pytest
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.engine_queue import TAILS
-from advisor.cost.rank_offers import Ranking, rank
+from advisor.cost.rank_offers import Ranking
 from advisor.cost.token_queue import FewestMachines, fewest_machines, percentile_limits, times_at
 from advisor.records.answer import Job, JobLimits
 from advisor.records.generation import Generation
 from advisor.records.prediction import EXACT_PARTS, EnginePasses, IndexArray, Predictions, Scaling, TokenTimes
 from advisor.records.scale import Plan
-from tests.cost.toys import device, fleet, job, offer, predictions, said, selection
+from tests.cost.toys import device, fleet, job, offer, predictions, rank, said, selection
 
 DECODING = np.array([0.0, 1, 2, 4, 8, 16, 32])
 BATCHES = np.array([1.0, 4, 16])

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from advisor.cost.rank_offers import rank
 from advisor.records.answer import Quote
 from advisor.records.billing import Billing
 from advisor.records.price import PriceKind
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, rank, selection
 
 XEON = device("xeon")
 

@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from advisor.cost import rank_offers
+from advisor.cost.batch_choice import BatchChoice
+from advisor.cost.market import Market
+from advisor.cost.rank_offers import Ranking
 from advisor.cost.selection import Selection, select_offers
 from advisor.records.answer import Job
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
@@ -50,6 +54,20 @@ def said(rejected: Iterable[Rejected], *, job: Job | None = None) -> list[tuple[
 
 def selection(*offers: Offer, price_kind: PriceKind = "on_demand", **options: Any) -> Selection:
     return select_offers(offers, options=Options(**options), price_kind=price_kind, errors=PriceErrors())
+
+
+def rank(
+    offers: Selection,
+    *,
+    fleet: Fleet,
+    predictions: Predictions,
+    job: Job,
+    billing: Billing | None = None,
+    choice: BatchChoice | None = None,
+) -> Ranking:
+    """The offers ranked on their devices."""
+    market = Market(offers, fleet=fleet, billing=billing)
+    return rank_offers.rank(market, predictions=predictions, job=job, choice=choice)
 
 
 def device(name: str, **changes: Any) -> Device:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -170,7 +171,7 @@ def test_predictions_rest_on_the_timed_step_before_their_loader_is_added() -> No
         batches=np.array([4]),
         options=options,
         job=job_for(step, options),
-        anchors=[timed],
+        correct=partial(anchored, anchors=[timed]),
     )
 
     assert found.step_s[0, 0] == pytest.approx(1.0 + 4 * 0.5 / 2)

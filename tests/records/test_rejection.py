@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from advisor.cost.at_hand import fleet_at_hand, selection_at_hand
-from advisor.cost.rank_offers import rank
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice
 from advisor.records.prediction import Predictions
@@ -55,7 +54,7 @@ def local(identifier: str, device: Device | None, *, note: str = "") -> LocalDev
 
 def notes(device: LocalDevice, *, predictions: Predictions) -> tuple[str, ...]:
     fleet = fleet_at_hand(toys.fleet(devices=()), [device])
-    found = rank(selection_at_hand([device], offers=()), fleet=fleet, predictions=predictions, job=toys.job())
+    found = toys.rank(selection_at_hand([device], offers=()), fleet=fleet, predictions=predictions, job=toys.job())
     return local_notes([device], rejections(found.rejected, None))
 
 

@@ -1,10 +1,12 @@
 """How late steps are, worked out by hand: of 8 and 16 samples, for a job of 100, on two devices."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from advisor.cost.market import no_terms
 from advisor.cost.offer_terms import offer_terms
 from advisor.records.answer import JobLimits
 from advisor.records.billing import Billing
@@ -18,7 +20,8 @@ STEP_S = np.array([[1.0, 1.5]])
 def late(
     limits: JobLimits, *, start_up_s: Sequence[float] = (0.0,), row: int = 0, step_s: FloatArray = STEP_S
 ) -> object:
-    lateness = lateness_of(job(100, limits=limits), np.array([8, 16]), start_up_s=np.array(start_up_s))
+    terms = replace(no_terms(len(start_up_s)), start_up_s=np.array(start_up_s))
+    lateness = lateness_of(job(100, limits=limits), np.array([8, 16]), terms=terms)
     return lateness(step_s, [row], np.array(1.0), np.array(1.0), None).tolist()
 
 
@@ -59,6 +62,6 @@ def test_money_and_quota_limit_how_many_machines_work_together(
 ) -> None:
     asked = job(100, limits=limits)
     terms = offer_terms(selection(offer(quota_instances=quota)).priced, billing=Billing(), job=asked)
-    lateness = lateness_of(asked, np.array([8, 16]), start_up_s=np.zeros(1), terms=terms)
+    lateness = lateness_of(asked, np.array([8, 16]), terms=replace(no_terms(1), cheapest=terms))
     found = lateness(STEP_S, [0], np.array(1.0), np.array(2.0), None)
     assert found.tolist() == [pytest.approx(expected)]

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.cost.rank_offers import rank
 from advisor.records.answer import JobLimits, MachineSweep
 from advisor.records.billing import Billing
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
 from advisor.scale.machine_sweep import machine_sweep
-from tests.cost.toys import device, fleet, job, offer, predictions, selection
+from tests.cost.toys import device, fleet, job, offer, predictions, rank, selection
 
 GPU = device("gpu", kind="gpu")
 OFFERS = selection(offer("c", gpu="gpu", gpu_count=8, cpu=None))
