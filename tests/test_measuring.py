@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from advisor import recommend
+from advisor.answers.full_report import report
 from advisor.answers.ranking import rank
 from advisor.calibrate import measured_beside
 from advisor.calibrate.measured_beside import Measuring
@@ -147,6 +148,27 @@ def timed_question(took_s: float, **options: Any) -> Question:
         calibrated=Stored(),
         measuring=Measuring(request=MeasureRequest(source="net.py"), time_it=time_it, device="cuda:0"),
     )
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 1.5])
+def test_a_report_says_the_same_of_a_timed_step_everywhere(ratio: float) -> None:
+    shown = report(timed_question(0.44 * ratio))
+    detail = next(one for one in shown.details if one.role == "best GPU")
+    step = detail.step
+    assert (step.time_source, step.step_s.mid) == ("measured", pytest.approx(0.44 * ratio))
+    for groups in (step.families, step.modules, step.phases):
+        assert all(group.time_s >= 0 for group in groups)
+        assert sum(group.time_ratio for group in groups) == pytest.approx(1.0)
+    assert step.total.kernels_s <= step.step_s.mid * 1.0001
+    (point,) = (point for point in detail.batches if point.batch == 4)
+    assert point.step_s == detail.quote.step_s
+    # 489 steps of 0.4 s + 2048 x 0.01 s instead of 250,000 of 0.44 s, as is predicted: its error saves nothing.
+    (saving,) = (change for change in step.changes if change.kind == "batch")
+    assert (saving.to, saving.saved_ratio) == ("2048", pytest.approx(1 - 489 * 20.88 / (250_000 * 0.44)))
+    assert shown.break_even is not None
+    (curve,) = (curve for curve in shown.break_even.curves if curve.kind == "samples")
+    assert curve.points[-1].gpu is not None
+    assert curve.points[-1].gpu.job_usd.mid == pytest.approx(0.44 * ratio / 4 * 1e-3 * curve.points[-1].at)
 
 
 @pytest.mark.parametrize("deadline_s", [100.0, 120.0])

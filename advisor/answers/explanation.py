@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
 from advisor import units
 from advisor.answers.predicted_steps import predict_at
-from advisor.answers.ranking import rank
+from advisor.answers.ranking import prepared, rank
 from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job import job_for, service_limit_notes
@@ -17,6 +18,7 @@ from advisor.cost.rank_offers import why_too_small
 from advisor.cost.selection import mark_warnings
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
+from advisor.predict.anchor import scaled, uncorrected
 from advisor.predict.batches import batches_of
 from advisor.predict.loader import loading_s
 from advisor.predict.narrow_kernels import formats_of
@@ -53,6 +55,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
     workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
     own_notes = tuple(service_limit_notes(options)) if recommendation is None else ()
     if recommendation is None:
+        question = prepared(question)
         recommendation = rank(question)
     subjects = [_named(name, recommendation, machine, catalog) for name in on] or [
         _best(recommendation, machine, catalog)
@@ -60,8 +63,10 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
     steps = []
     for named, quote in subjects:
         predicted = _step_of((named, quote), question, job=recommendation.job)
+        whole = question.at_batch(predicted.batch if quote is None else quote.batch)
+        predicted = replace(predicted, timed_ratio=_timed_ratio(predicted, named, replace(question, workload=whole)))
         step = explain_step(
-            question.at_batch(predicted.batch if quote is None else quote.batch),
+            whole,
             predicted,
             name=named.name,
             device=named.device,
@@ -73,7 +78,9 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         if quote is not None:
             step = replace(step, power=quote.power, energy_kwh=quote.energy_kwh, co2_kg=quote.co2_kg)
         if quote is not None and is_explained_whole(quote, workload.generation) and quote.provider != LOCAL:
-            step = replace(step, job_usd=quote.job_usd, changes=saving_changes(quote, recommendation, question))
+            predicted_alike = replace(question, correct=partial(scaled, ratio=predicted.timed_ratio))
+            changes = saving_changes(quote, recommendation, predicted_alike)
+            step = replace(step, job_usd=quote.job_usd, changes=changes)
         steps.append(step)
     devices = [named.device.id for named, _ in subjects]
     return Explanation(
@@ -170,6 +177,20 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
         checkpoint_activations=quote.plan is not None and quote.plan.checkpoint_activations,
     )
     return _under_plan(step, quote.plan, machine, question)
+
+
+def _timed_ratio(step: PredictedStep, machine: NamedMachine, question: Question) -> float:
+    """Return how much longer the step is than it would be predicted without the steps timed on this machine."""
+    if question.measured is None or not question.measured.anchors:
+        return 1.0
+    # A part of a batch is padded as the whole.
+    alone = replace(question.options, precision=step.precision, loader_s_per_sample=None, lengths=None)
+    question, batches = replace(question, options=alone), np.array([step.batch], dtype=np.intp)
+    corrected, plain = (
+        float(predictions_on(machine, one, batches=batches).step_s[0, 0])
+        for one in (question, replace(question, correct=uncorrected))
+    )
+    return corrected / plain
 
 
 def _under_plan(step: PredictedStep, plan: Plan | None, machine: NamedMachine, question: Question) -> PredictedStep:
@@ -284,7 +305,8 @@ _LEAST_LISTED_SAVING_RATIO = 0.01
 def saving_changes(quote: Quote, recommendation: Recommendation, question: Question) -> tuple[Change, ...]:
     """Return the changes that save most on the instance of `quote`, or the move to the best one; largest saving first.
 
-    `recommendation` is the ranking of `question`.
+    `recommendation` is the ranking of the same job. `question` predicts the changes as much too fast or too slow as the
+    step of `quote`; otherwise the error of its prediction would count as a saving.
     """
     catalog = question.catalog
     same_offer = replace(catalog, offers=tuple(offer for offer in catalog.offers if offer.id == quote.id), rejected=())

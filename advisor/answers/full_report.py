@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import date
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,17 +13,19 @@ from advisor import __version__
 from advisor.answers.break_even import break_even
 from advisor.answers.explanation import explain, is_explained_whole, predictions_on
 from advisor.answers.memory_fit import device_memory
-from advisor.answers.ranking import rank
+from advisor.answers.ranking import prepared, rank
 from advisor.catalog.overlay import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
 from advisor.cost.leading import best_of
 from advisor.cost.quotes import busy_usd_per_hour
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, quoted_machine
 from advisor.errors import NothingFitsError
+from advisor.predict.anchor import scaled
 from advisor.predict.batches import batch_candidates
 from advisor.question.record import Question
 from advisor.records.answer import BatchPoint, Quote, Recommendation
 from advisor.records.break_even_curves import BreakEven
+from advisor.records.explained_step import PredictedStep
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.price import Catalog, Price
 from advisor.records.report_contents import AccuracyGroup, DeviceDetail, PriceSource, Report, Role
@@ -33,6 +36,7 @@ def report(question: Question, *, today: date | None = None, with_break_even: bo
 
     `with_break_even` False leaves that part out: it takes several times as long as everything else.
     """
+    question = prepared(question)
     recommendation = rank(question, today=today)
     return Report(
         recommendation=recommendation,
@@ -70,7 +74,7 @@ def _details(question: Question, recommendation: Recommendation) -> tuple[Device
         on=[LOCAL if role == "at hand" else quote.id for role, quote, _ in subjects],
         recommendation=recommendation,
     )
-    batches = _batch_points(question, subjects)
+    batches = _batch_points(question, subjects, explanation.steps)
     return tuple(
         DeviceDetail(
             role=role,
@@ -102,17 +106,27 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
         yield "at hand", here, machine_at_hand(here, machine, catalog)
 
 
-def _batch_points(question: Question, subjects: Sequence[_Subject]) -> list[tuple[BatchPoint, ...]]:
-    """Return the step of every device at the batch sizes of `--batch auto`; nothing if only one size is known."""
+def _batch_points(
+    question: Question, subjects: Sequence[_Subject], steps: Sequence[PredictedStep]
+) -> list[tuple[BatchPoint, ...]]:
+    """Return the step of every device at the batch sizes of `--batch auto`; nothing if only one size is known.
+
+    Beside a timed step, the prediction is taken to err alike at all batch sizes, as for the changes that save.
+    """
     workload = question.workload
     if not workload.batch_is_affine:
         return [()] * len(subjects)
     asked = batch_candidates("auto", mode=question.options.mode, source_batch=workload.batch)
     batches = np.union1d(asked, [quote.batch for _, quote, _ in subjects])
-    return [
-        batch_points(predictions_on(machine, question, batches=batches), 0, usd_per_hour=busy_usd_per_hour(quote))
-        for _, quote, machine in subjects
-    ]
+    points = []
+    for (_, quote, machine), step in zip(subjects, steps, strict=True):
+        at_any = question
+        if question.measured is not None and quote.time_source == "measured":
+            correct = partial(scaled, ratio=step.timed_ratio, anchors=question.measured.anchors)
+            at_any = replace(question, correct=correct)
+        predictions = predictions_on(machine, at_any, batches=batches)
+        points.append(batch_points(predictions, 0, usd_per_hour=busy_usd_per_hour(quote)))
+    return points
 
 
 def _break_even(question: Question) -> BreakEven | None:

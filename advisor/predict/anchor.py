@@ -30,6 +30,19 @@ def uncorrected(predictions: Predictions) -> Predictions:
     return predictions
 
 
+def scaled(predictions: Predictions, *, ratio: float, anchors: Iterable[Anchor] = ()) -> Predictions:
+    """Return the predictions with every step longer by this factor, and the timed steps in place of theirs.
+
+    It compares changes of a timed step with it: the predictions are taken to err alike, or their errors would count as
+    differences.
+    """
+    times = ("step_s", "step_low_s", "step_high_s")
+    predictions = replace(predictions, **{name: getattr(predictions, name) * ratio for name in times})
+    for anchor in anchors:
+        predictions = _timed(predictions, anchor)
+    return predictions
+
+
 def shared_share(anchor: Anchor) -> float:
     """Return the share of the prediction's variance that all devices have in common."""
     if not 0 < anchor.log_spread < np.inf:

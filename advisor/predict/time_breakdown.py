@@ -99,6 +99,8 @@ def explain_step(
         in_kernels_s = predicted.step_s.mid - predicted.exchange_s
         ratios = dict.fromkeys(_SUMMED[:4], in_kernels_s / kernels_s) | {"dispatch_s": 0.0}
         figures = {name: values * ratios.get(name, 1.0) for name, values in figures.items()}
+    in_step = dict.fromkeys(_SUMMED[:5], predicted.timed_ratio)
+    figures = {name: values * in_step.get(name, 1.0) for name, values in figures.items()}
     again = [index for index, row in enumerate(left.rows) if PARTS[part_of(row)] in RECOMPUTED_PARTS]
     again = again if predicted.checkpoint_activations else []
     figures = {name: np.append(values, values[again]) for name, values in figures.items()}
@@ -310,7 +312,7 @@ class _Parts:
     def paging_s(self) -> float:
         """Return the time in which a GPU copies its optimizer's state from and to the host's memory."""
         rate = self.device.host_to_device_bytes_per_s
-        return self.paged_bytes / rate if rate and self.device.kind == "gpu" else 0.0
+        return self.paged_bytes / rate * self.predicted.timed_ratio if rate and self.device.kind == "gpu" else 0.0
 
     def _group(self, name: str, indices: Sequence[int], *, time_s: float, bound: Bound) -> ExplainedGroup:
         sums = {name: float(self.figures[name][list(indices)].sum()) for name in _SUMMED}

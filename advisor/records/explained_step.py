@@ -24,6 +24,8 @@ class PredictedStep:
     - `plan`: how a served model is spread over GPUs, of which one's part is explained; None on one GPU
     - `exchange_s`: time in which the GPUs of the plan exchange results or wait for the slowest of them
     - `checkpoint_activations`: as in `Plan`
+    - `timed_ratio`: time of the step over its prediction without the steps timed on this machine, both without loading;
+      1 if none of them counts for it
     """
 
     batch: int
@@ -35,13 +37,15 @@ class PredictedStep:
     plan: Plan | None = None
     exchange_s: float = 0.0
     checkpoint_activations: bool = False
+    timed_ratio: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedGroup:
     """The part of a step in one family, module or phase, over all its calls.
 
-    - `time_s`: its share of the step; all groups add up to the step. On a CPU this is kernels plus dispatch; on a GPU,
+    - `time_s`: its share of the step; all groups add up to the step. Those of a timed step are its predicted parts, all
+      longer by the same factor. On a CPU this is kernels plus dispatch; on a GPU,
       where host and device run in parallel, it is the slower of the two over the whole step
     - `kernels_s`: less than `compute_s` + `memory_s` + `launch_s` where compute and memory overlap
     - `flops_per_byte`: arithmetic intensity; None if nothing is moved or computed

@@ -145,6 +145,11 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
     """Yield what limits the step, its share of the roofline, its phases, sequential chains and unfused attention."""
     total = step.total
     yield _pace(step)
+    if step.timed_ratio != 1.0:
+        yield (
+            "the time rests on steps timed on this machine; its parts are as predicted, all multiplied by "
+            f"{units.format_significant(step.timed_ratio)}."
+        )
     if step.plan is not None:
         yield f"the plan: {_shares(step.plan, step.batch)}. FLOP, bytes and times are of the part of one GPU."
     if total.roofline_ratio is not None:
