@@ -34,7 +34,7 @@ from operator_measurements import (
     list_vidur_engine,
 )
 
-from advisor.records.device import Layout, Precision
+from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
 from advisor.workload.sources.installed import require
 
@@ -128,6 +128,40 @@ WAVEGLOW_VALUES = 8000
 """Values of a segment of audio, WaveGlow's sample."""
 BERT_RAN, BERT_COUNTED = 101, 100
 """Steps of a BERT run, and those that its rate counts (run_squad.py); with torch 1.13 the first is no slower."""
+
+DASHBOARD = Path(__file__).parent / "data/inductor_dashboard.csv"
+DASHBOARD_TYPES = {
+    # Class of transformers -> model_type of its config. All values are the defaults, as in benchmarks/dynamo.
+    "AlbertForMaskedLM": "albert",
+    "AlbertForQuestionAnswering": "albert",
+    "BartForCausalLM": "bart",
+    "BartForConditionalGeneration": "bart",
+    "BertForMaskedLM": "bert",
+    "BlenderbotForCausalLM": "blenderbot",
+    "DebertaV2ForMaskedLM": "deberta-v2",
+    "DistilBertForMaskedLM": "distilbert",
+    "DistilBertForQuestionAnswering": "distilbert",
+    "GPT2ForSequenceClassification": "gpt2",
+    "LayoutLMForMaskedLM": "layoutlm",
+    "M2M100ForConditionalGeneration": "m2m_100",
+    "MBartForCausalLM": "mbart",
+    "MBartForConditionalGeneration": "mbart",
+    "MegatronBertForCausalLM": "megatron-bert",
+    "MegatronBertForQuestionAnswering": "megatron-bert",
+    "MobileBertForMaskedLM": "mobilebert",
+    "MT5ForConditionalGeneration": "mt5",
+    "OPTForCausalLM": "opt",
+    "PegasusForCausalLM": "pegasus",
+    "PegasusForConditionalGeneration": "pegasus",
+    "PLBartForCausalLM": "plbart",
+    "PLBartForConditionalGeneration": "plbart",
+    "RobertaForCausalLM": "roberta",
+    "T5ForConditionalGeneration": "t5",
+    "TrOCRForCausalLM": "trocr",
+    "XLNetLMHeadModel": "xlnet",
+}
+DASHBOARD_WITHOUT_LABELS = ("QuestionAnswering", "SequenceClassification")
+"""Heads whose loss has a label for each sample, which takes no time; the others' have one for each token."""
 
 ROBERTA: Mapping[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 INTEL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
@@ -411,6 +445,50 @@ def example_row(published: Mapping[str, str]) -> TimedStep:
     )
 
 
+def list_dashboard() -> Table:
+    """Return the latencies of inference that Intel publishes for torch's benchmarks on CPUs of AWS.
+
+    `benchmarks/dynamo` passes labels, so that the loss is part of the step, and no mask. In 2023 neither timm nor
+    transformers called fused attention.
+    """
+    rows = [
+        TimedStep(
+            model=published["model"] if ":" in published["model"] else f"hf:inductor_dashboard/{published['model']}.json",
+            mode="inference",
+            precision=cast("Precision", published["precision"]),
+            compile=cast("CompileMode", published["compile"]),
+            attention="eager" if published["torch"] == "2.0" else "auto",
+            torch=published["torch"],
+            batch=int(published["batch"]),
+            input=dashboard_input(published["model"], published["tokens"]),
+            device=published["device"],
+            step_s=float(published["latency_ms"]) / 1e3,
+            source=published["source"],
+        )
+        for published in read_csv(DASHBOARD)
+    ]
+    return Table(name="inductor_dashboard", rows=merged(rows), dropped=[])
+
+
+def dashboard_input(model: str, tokens: str) -> str:
+    """Return the inputs of one of transformers' classes; nets for images have none."""
+    names = ["input_ids"] if tokens else []
+    if model.startswith(("T5", "MT5", "M2M100", "PegasusForConditional")):  # the others derive these from the input
+        names.append("decoder_input_ids")
+    if tokens and not model.endswith(DASHBOARD_WITHOUT_LABELS):
+        names.append("labels")
+    return " ".join(f"{name}={tokens}:int64" for name in names)
+
+
+def dashboard_configs() -> dict[str, dict[str, Any]]:
+    """Return a config of default values for each class."""
+    no_cache = {"use_cache": False}
+    return {
+        name: {"model_type": kind, "architectures": [name], **no_cache, **({"pad_token_id": 0} if kind == "gpt2" else {})}
+        for name, kind in DASHBOARD_TYPES.items()
+    }
+
+
 def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> None:
     """Write each config as NAME.json."""
     folder.mkdir(exist_ok=True)
@@ -434,6 +512,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
         list_vidur_engine(data),
         list_matmuls(),
         list_examples(),
+        list_dashboard(),
         list_aiconfigurator(data),
     ]
     for table in tables:
@@ -443,6 +522,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
     write_configs(out / "neusight", neusight_configs(data, [row for table in neusight for row in table.rows]))
     write_configs(out / "intel", INTEL_CONFIGS)
     write_configs(out / "deep_learning_examples", EXAMPLE_CONFIGS)
+    write_configs(out / "inductor_dashboard", dashboard_configs())
     return {table.name: len(table.rows) for table in tables} | {"dropped": len(dropped)}
 
 

@@ -45,7 +45,8 @@ _FP32_FLOPS_PER_CYCLE_BY_ISA = (("avx2", _AVX2_FLOPS_PER_CYCLE), ("sve", 16.0), 
 _AVX512_CLOCK_RATIO = 0.7
 """Clock of Intel's cores in AVX-512 code over their sustained clock in other code. The all-core turbo of Cascade Lake
 is up to 0.9 GHz lower, out of 3.3 GHz (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), and
-power limits may lower it further. The error on CPUs left out of the fit is 16 % with 0.7 or 0.73 and 17 % with 0.8."""
+power limits may lower it further. The error on CPUs left out of the fit is 16 % with 0.7 or 0.73 and 17 % with 0.8.
+An Ice Lake with all 32 cores busy fits 0.7, though one core of an idle socket runs at its full clock."""
 _LATER_AVX512_CLOCK_RATIO = 0.92
 """The same from Sapphire Rapids on: independent FMAs run at 3.69 GHz on a Granite Rapids whose scalar code runs at
 4.0 GHz (own, 2026-11-25)."""
