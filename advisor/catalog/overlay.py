@@ -73,6 +73,10 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
     error.
     """
     found: list[Layer] = []
+    for file in prices:
+        if not os.path.lexists(file):
+            raise UsageError(f"--prices {file}: file does not exist", hint="name a YAML file of prices")
+        found.append(Layer(name=str(file), prices=(file,), own_rates=True))
     if profiles is not None:
         if not profiles.is_dir():
             raise UsageError(
@@ -83,10 +87,6 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
             hint = "put YAML files into devices/gpu, devices/cpu, prices or efficiency in it"
             raise UsageError(f"--profiles {profiles}: no profiles in this folder", hint=hint)
         found.append(layer)
-    for file in prices:
-        if not os.path.lexists(file):
-            raise UsageError(f"--prices {file}: file does not exist", hint="name a YAML file of prices")
-        found.append(Layer(name=str(file), prices=(file,), own_rates=True))
     config = platformdirs.user_config_path("advisor")
     own = (cwd / OVERLAY_FILE, config / OVERLAY_FILE)
     found.extend(Layer(name=str(file), prices=(file,), own_rates=True) for file in own if os.path.lexists(file))

@@ -53,15 +53,15 @@ def test_of_a_row_in_every_layer_the_first_wins_flags_then_folder_then_user_then
     assert usd_of(load_catalog(cwd=work)) == 0.4
     write(work / "advisor.yaml", PRICE.format(usd=0.3))
     assert usd_of(load_catalog(cwd=work)) == 0.3
-    prices = [write(work / "mine.yaml", PRICE.format(usd=0.2)), write(work / "other.yaml", PRICE.format(usd=0.25))]
-    assert usd_of(load_catalog(cwd=work, prices=prices)) == 0.2
-    write(work / "folder/prices/aws.yaml", PRICE.format(usd=0.1))
+    write(work / "folder/prices/aws.yaml", PRICE.format(usd=0.2))
+    assert usd_of(load_catalog(cwd=work, profiles=work / "folder")) == 0.2
+    prices = [write(work / "mine.yaml", PRICE.format(usd=0.1)), write(work / "other.yaml", PRICE.format(usd=0.15))]
     catalog = load_catalog(cwd=work, prices=prices, profiles=work / "folder")
     assert usd_of(catalog) == 0.1
     assert catalog.overlays == (
-        str(work / "folder"),
         str(work / "mine.yaml"),
         str(work / "other.yaml"),
+        str(work / "folder"),
         str(work / "advisor.yaml"),
         str(home / "config/advisor/advisor.yaml"),
         str(home / "config/advisor/profiles"),
