@@ -29,12 +29,13 @@ _KEPT_COUNT = 8
 """Number of cached catalogs to keep: one for each recently used set of overlays."""
 
 
-def content_key(files: Iterable[Path]) -> str:
+def content_key(files: Iterable[Path], *, roles: str) -> str:
     """Return a hash of the paths and bytes of `files`, in order, and of the code that turns them into a catalog.
 
-    Raise `ProfileError` for a file that cannot be read.
+    `roles` says what each file stands for, since the same file may hold list prices or the user's own. Raise
+    `ProfileError` for a file that cannot be read.
     """
-    digest = hashlib.sha256(code_digest("catalog", "records").encode())
+    digest = hashlib.sha256(f"{code_digest('catalog', 'records')} {roles}".encode())
     for file in files:
         try:
             content = read_regular_file(file)

@@ -146,7 +146,7 @@ def load_catalog(*, profiles: Path | None = None, prices: Sequence[Path] = (), c
     """
     in_force = layers(profiles=profiles, prices=prices, cwd=cwd or Path.cwd())
     folder = platformdirs.user_cache_path("advisor")
-    key = content_key(file for layer in in_force for file in layer.files())
+    key = content_key((file for layer in in_force for file in layer.files()), roles=repr(in_force))
     catalog = read_cached(folder, key=key)
     if catalog is None:
         # Imported here, because a cached catalog needs neither the YAML parser nor the checks.

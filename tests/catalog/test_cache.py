@@ -167,13 +167,14 @@ def test_only_the_catalogs_used_last_are_kept(tmp_path: Path) -> None:
     assert read_cached(tmp_path, key="key1") is None
 
 
-def test_the_key_changes_with_content_name_and_order_of_files(tmp_path: Path) -> None:
+def test_the_key_changes_with_content_name_order_and_roles_of_files(tmp_path: Path) -> None:
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
     one.write_text("a: 1")
     two.write_text("a: 1")
-    keys = [content_key([one]), content_key([two]), content_key([one, two]), content_key([two, one])]
+    keys = [content_key(files, roles="") for files in ([one], [two], [one, two], [two, one])]
+    keys.append(content_key([one], roles="own rates"))
     one.write_text("a: 2")
-    keys.append(content_key([one]))
-    assert len(set(keys)) == 5
+    keys.append(content_key([one], roles=""))
+    assert len(set(keys)) == 6
     one.write_text("a: 1")
-    assert content_key([one]) == keys[0]
+    assert content_key([one], roles="") == keys[0]

@@ -181,6 +181,15 @@ def test_a_second_load_gives_the_same_catalog_from_the_cache(home: Path, monkeyp
     assert load_catalog(cwd=home / "work") == first
 
 
+def test_a_cached_file_of_list_prices_is_not_taken_for_own_rates_or_the_reverse(home: Path) -> None:
+    work = home / "work"
+    write(work / "advisor.yaml", "discounts: [{provider: aws, percent: 20}]")
+    file = write(work / "folder/prices/aws.yaml", PRICE.format(usd=0.5))
+    for _ in range(2):
+        assert usd_of(load_catalog(cwd=work, profiles=work / "folder")) == pytest.approx(0.4)  # 20 % off a list price
+        assert usd_of(load_catalog(cwd=work, prices=[file])) == 0.5
+
+
 def test_a_change_of_any_file_is_seen(home: Path) -> None:
     write(home / "work/advisor.yaml", PRICE.format(usd=0.3))
     assert usd_of(load_catalog(cwd=home / "work")) == 0.3
