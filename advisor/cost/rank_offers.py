@@ -37,7 +37,7 @@ from advisor.records.rejection import Cause, RejectionCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """Quotes, best first, one per instance type; `notes` say how much those of `Selection.apart` would save."""
+    """Quotes, best first; `notes` say how much those of `Selection.apart` would save."""
 
     quotes: tuple[Quote, ...]
     rejected: tuple[Rejected, ...]
@@ -47,8 +47,8 @@ class Ranking:
 def rank(market: Market, *, predictions: Predictions, job: Job, choice: BatchChoice | None = None) -> Ranking:
     """Price the job on every offer of the market and rank the quotes by `job.objective`.
 
-    `predictions` belong to `market.fleet.devices`. Each instance type is quoted once, in its cheapest region. `choice`
-    is that of `choose_batches`, if it is known already.
+    `predictions` belong to `market.fleet.devices`. Each instance type is quoted in its cheapest region, and in the
+    cheapest one whose price is trusted. `choice` is that of `choose_batches`, if it is known already.
     """
     selection, fleet, billing = market.selection, market.fleet, market.billing
     choice = choice or choose_batches(predictions, job=job, terms=market.on_devices(job))
@@ -237,18 +237,23 @@ def best_first(costed: CostedOffers, *, objective: Objective) -> Callable[[int],
 
 
 def _one_per_type(priced: Sequence[PricedOffer], ranked: Sequence[int]) -> tuple[list[int], list[Rejected]]:
-    """Return the first offer of each instance type, and the rejections of its other regions, in the order of offers."""
+    """Return the offers of each instance type to quote, best first, and the rejections of its other regions.
+
+    These are its first offer and, where that one's price is not trusted, the first whose price is.
+    """
     first: dict[tuple[str, str, str], int] = {}
+    trusted: dict[tuple[str, str, str], int] = {}
     for index in ranked:
         first.setdefault(_type_of(priced[index].offer), index)
+        if priced[index].is_trusted:
+            trusted.setdefault(_type_of(priced[index].offer), index)
+    quoted = {*first.values(), *trusted.values()}
     other_regions = []
-    for index in sorted(ranked):
+    for index in sorted(set(ranked) - quoted):
         offer = priced[index].offer
-        cheapest = first[_type_of(offer)]
-        if index != cheapest:
-            cause = Cause(code="pricier-region", what=priced[cheapest].offer.region)
-            other_regions.append(Rejected(offer=offer, causes=(cause,)))
-    return list(first.values()), other_regions
+        cause = Cause(code="pricier-region", what=priced[first[_type_of(offer)]].offer.region)
+        other_regions.append(Rejected(offer=offer, causes=(cause,)))
+    return [index for index in ranked if index in quoted], other_regions
 
 
 def _type_of(offer: Offer) -> tuple[str, str, str]:

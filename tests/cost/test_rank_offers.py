@@ -157,6 +157,20 @@ def test_a_type_is_quoted_once_in_its_cheapest_region() -> None:
     assert codes(ranking) == {here.id: "pricier-region"}
 
 
+def test_a_cheaper_region_with_an_untrusted_price_hides_no_trusted_one() -> None:
+    regions = {"us-1": (2.0, True), "us-2": (1.5, True), "eu-1": (1.0, False), "eu-2": (1.2, False)}
+    chosen = selection(*(offer("m1", usd_per_hour=usd, region=region) for region, (usd, _) in regions.items()))
+    priced = tuple(replace(one, is_trusted=regions[one.offer.region][1]) for one in chosen.priced)
+    ranking = rank(
+        replace(chosen, priced=priced),
+        fleet=fleet(0, 0, 0, 0, devices=(SLOW,)),
+        predictions=predictions(SLOW, step_s=[[1.0]]),
+        job=job(1000),
+    )
+    assert [(quote.region, quote.may_lead) for quote in ranking.quotes] == [("eu-1", False), ("us-2", True)]
+    assert [(one.offer.region, one.causes[0].what) for one in ranking.rejected] == [("us-1", "eu-1"), ("eu-2", "eu-1")]
+
+
 def test_overlapping_costs_are_indistinguishable_from_the_best() -> None:
     # Within a factor of 1.1, 100 s at 3.6 $/h cost 0.091 to 0.11 $, 1,000 s at 0.42 $/h 0.106 to 0.128 $: they overlap.
     # At 0.5 $/h they do not: 0.126 to 0.153 $.
