@@ -34,6 +34,9 @@ from advisor.records.prediction import Fleet, FloatArray, IndexArray, Prediction
 from advisor.records.price import Offer, PricedOffer, Rejected
 from advisor.records.rejection import Cause, RejectionCode
 
+_OF_COST = ("over-max-usd", "over-max-co2")
+"""The limits that the batches of least cost may keep where others do not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
@@ -103,8 +106,8 @@ def cost_within_limits(
 ) -> tuple[CostedOffers, list[Limit]]:
     """Price the job on every offer of the market like `cost_offers`, and return the limits too.
 
-    If no offer that may be ranked keeps the limits at the batches of `choice`, those of least cost are taken. Offers
-    whose price is not trusted count only if there are no others.
+    If no offer that may be ranked keeps the limits on cost and CO2 at the batches of `choice`, those of least cost are
+    taken. Offers whose price is not trusted count only if no others keep the other limits.
     """
     selection = market.selection
     costed = cost_offers(
@@ -117,10 +120,12 @@ def cost_within_limits(
         energy=market.billing.energy,
     )
     limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms, co2_kg=costed.co2_kg)
-    is_kept = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
-    is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
-    may_lead = (is_trusted | ~is_trusted.any())[: selection.may_win_count]
-    if choice.least is None or is_kept[: selection.may_win_count][may_lead].any():
+    is_possible = np.isfinite(costed.costs.job_usd)
+    is_possible[selection.may_win_count :] = False
+    is_possible = keeps_all([one for one in limits if one.code not in _OF_COST], among=is_possible)
+    is_trusted = is_possible & np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
+    may_lead = is_trusted if is_trusted.any() else is_possible
+    if choice.least is None or keeps_all(limits, among=may_lead).any():
         return costed, limits
     choice = replace(choice, index=choice.least, least=None)
     return cost_within_limits(market, predictions=predictions, choice=choice, job=job)

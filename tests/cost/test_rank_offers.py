@@ -171,6 +171,19 @@ def test_a_cheaper_region_with_an_untrusted_price_hides_no_trusted_one() -> None
     assert [(one.offer.region, one.causes[0].what) for one in ranking.rejected] == [("us-1", "eu-1"), ("eu-2", "eu-1")]
 
 
+def test_a_quota_that_leaves_only_untrusted_prices_does_not_change_the_batch() -> None:
+    # 3,200 samples take 102 s at batch 8 and 100 s at batch 32: 2 % more, so the smaller batch is chosen.
+    chosen = selection(offer("m1", quota_instances=0), offer("m1", region="eu-1"))
+    us, eu = chosen.priced
+    ranking = rank(
+        replace(chosen, priced=(us, replace(eu, is_trusted=False))),
+        fleet=fleet(0, 0, devices=(SLOW,)),
+        predictions=predictions(SLOW, step_s=[[0.255, 1.0]], batches=(8, 32)),
+        job=job(3200),
+    )
+    assert [(quote.region, quote.batch) for quote in ranking.quotes] == [("eu-1", 8)]
+
+
 def test_overlapping_costs_are_indistinguishable_from_the_best() -> None:
     # Within a factor of 1.1, 100 s at 3.6 $/h cost 0.091 to 0.11 $, 1,000 s at 0.42 $/h 0.106 to 0.128 $: they overlap.
     # At 0.5 $/h they do not: 0.126 to 0.153 $.
