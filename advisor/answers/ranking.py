@@ -174,7 +174,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *memory_notes(question.at_batch, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation, rate=exchange_rate)),
-            *owned_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
+            *owned_notes(ranking.quotes, catalog.offers, job=job, rate=exchange_rate),
         ),
         warnings=(
             *_batch_warnings(workload, options, wanted),

@@ -148,6 +148,7 @@ def _join(
         billed_separately=row.billed_separately,
         purchase_usd=row.purchase_usd,
         running_usd_per_hour=row.running_usd_per_hour,
+        used_ratio=row.used_ratio,
         electricity_usd_per_kwh=row.electricity_usd_per_kwh,
         power_w=row.power_w,
         gco2_per_kwh=row.gco2_per_kwh,

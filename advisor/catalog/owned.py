@@ -10,7 +10,7 @@ owned:
     region: EU                       # optional
     purchase_usd: 3200               # these three together, to decide a purchase; what is paid already decides nothing
     lifetime_years: 4
-    used_percent: 40                 # share of all hours in use
+    used_percent: 40                 # share of all hours in use; a service uses all
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,6 +87,7 @@ def _read_owned(node: Node) -> PriceRow:
         node=node,
         purchase_usd=purchase.purchase_usd if purchase else None,
         running_usd_per_hour=running_usd_per_hour,
+        used_ratio=purchase.used_percent / 100 if purchase else 1.0,
         electricity_usd_per_kwh=electricity_usd,
         power_w=power_w,
         gco2_per_kwh=float(read_number(node["gco2_per_kwh"])) if "gco2_per_kwh" in node else None,

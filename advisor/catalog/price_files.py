@@ -85,6 +85,7 @@ class PriceRow:
     is_of_complete_list: bool = False
     purchase_usd: float | None = None
     running_usd_per_hour: float | None = None
+    used_ratio: float = 1.0
     electricity_usd_per_kwh: float | None = None
     power_w: float | None = None
     gco2_per_kwh: float | None = None

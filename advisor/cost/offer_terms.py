@@ -12,7 +12,7 @@ from advisor.cost.start_up import StartUpTimes, start_up_of
 from advisor.records.answer import Job, JobLimits
 from advisor.records.billing import Billing
 from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray
-from advisor.records.price import PricedOffer
+from advisor.records.price import Offer, Price, PricedOffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,7 +90,7 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         return is_rented * column(lambda one: seconds(start_up(one.offer.provider, one.offer.gpu is not None)))
 
     return OfferTerms(
-        usd_per_hour=column(lambda one: one.price.usd_per_hour),
+        usd_per_hour=column(lambda one: usd_per_hour_of(one.offer, one.price, job=job)),
         wait_s=is_started * column(lambda one: one.offer.wait_s),
         start_up_s=started(lambda one: one.total_s.mid),
         start_up_low_s=started(lambda one: one.total_s.low),
@@ -117,6 +117,13 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         power_log_spread=np.zeros(len(priced)),
         idle_power_log_spread=np.zeros(len(priced)),
     )
+
+
+def usd_per_hour_of(offer: Offer, price: Price, *, job: Job) -> float:
+    """Return the price of an hour of work; a service takes an owned machine for all hours, used or not."""
+    if offer.running_usd_per_hour is None or job.requests_per_day is None:
+        return price.usd_per_hour
+    return offer.running_usd_per_hour + (price.usd_per_hour - offer.running_usd_per_hour) * offer.used_ratio
 
 
 def storage_usd_per_month(provider: str, *, billing: Billing, job: Job) -> float | None:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from advisor import units
 from advisor.cost.leading import best_of
+from advisor.cost.offer_terms import usd_per_hour_of
 from advisor.cost.service import SECONDS_PER_HOUR
-from advisor.records.answer import Quote
+from advisor.records.answer import Job, Quote
 from advisor.records.price import ExchangeRate, Offer
 from advisor.records.price_words import if_price_holds
 
@@ -20,7 +21,7 @@ def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_
 
 
 def life_hours(*, purchase_usd: float, running_usd_per_hour: float, usd_per_hour: float) -> float:
-    """Return the hours of use in the machine's life: the years that the overlay gives, at the given use.
+    """Return the hours of use in the machine's life: the years that the overlay gives, at its use.
 
     `usd_per_hour` is the cost of an hour of use with its share of the purchase price, from which the hours follow.
     """
@@ -28,7 +29,7 @@ def life_hours(*, purchase_usd: float, running_usd_per_hour: float, usd_per_hour
 
 
 def owned_notes(
-    quotes: Sequence[Quote], offers: Iterable[Offer], *, rate: ExchangeRate | None = None
+    quotes: Sequence[Quote], offers: Iterable[Offer], *, job: Job, rate: ExchangeRate | None = None
 ) -> tuple[str, ...]:
     """Return one sentence for each owned machine in the ranking, compared with the best rented offer.
 
@@ -45,7 +46,7 @@ def owned_notes(
         if offer is not None and offer.running_usd_per_hour is not None:
             running_usd = offer.running_usd_per_hour
             if offer.electricity_usd_per_kwh is not None:  # the offer's price is that at full load
-                running_usd += quote.usd_per_hour - offer.prices[0].usd_per_hour
+                running_usd += quote.usd_per_hour - usd_per_hour_of(offer, offer.prices[0], job=job)
             if offer.purchase_usd is None:
                 notes.append(_at_home(quote, rented=rented, is_measured=offer.power_w is not None, rate=rate))
             else:

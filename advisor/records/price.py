@@ -116,6 +116,7 @@ class Offer:
     - `billed_separately`: what the price leaves out
     - `excluded`: the entry of the user's overlay that excludes the offer
     - `purchase_usd`, `running_usd_per_hour`: purchase price and hourly running cost of owned hardware
+    - `used_ratio`: share of all hours in which owned hardware is used, over which its purchase price is spread
     - `electricity_usd_per_kwh`: what the owner pays; the price of an hour follows the power of the machine
     - `power_w`: power of owned hardware under load, measured by its owner; None if it is predicted. While the machine
       is idle it draws its predicted power
@@ -149,6 +150,7 @@ class Offer:
     excluded: str | None = None
     purchase_usd: float | None = None
     running_usd_per_hour: float | None = None
+    used_ratio: float = 1.0
     electricity_usd_per_kwh: float | None = None
     power_w: float | None = None
     gco2_per_kwh: float | None = None

@@ -21,7 +21,7 @@ BASIS_NAMES: Mapping[PriceBasis, str] = {
     "minimum_live_offer": "cheapest live offer",
     "median_live_offer": "median of live offers",
     "own_rate": "your own price",
-    "own_hardware": "running cost of your hardware",
+    "own_hardware": "cost of your hardware",
 }
 _SPOT_NAMES: Mapping[PriceBasis, str] = {
     **BASIS_NAMES,

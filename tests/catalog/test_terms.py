@@ -218,7 +218,7 @@ def test_an_hour_of_owned_hardware_costs_its_share_of_the_purchase_and_its_elect
     # 4 years x 8,760 h x 40 % = 14,016 h of use; 3,504 / 14,016 = 0.25 $/h; 0.5 kW x 0.30 = 0.15 $/h
     assert (box.id, box.tier, box.geo, box.gpu) == ("own/own/gpu-box", "owned", "EU", "rtx-4090")
     assert usd(box) == pytest.approx([0.40])
-    assert (box.purchase_usd, box.running_usd_per_hour) == (3504, pytest.approx(0.15))
+    assert (box.purchase_usd, box.running_usd_per_hour, box.used_ratio) == (3504, pytest.approx(0.15), 0.4)
     assert (box.prices[0].kind, box.prices[0].basis, box.prices[0].date) == ("owned", "own_hardware", "2026-11-01")
     assert_says(box.prices[0].source, "$3,504", "4 years", "40 %", "500 W", "$0.3/kWh")
 
