@@ -22,7 +22,7 @@ from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_for, require_size, service_limit_notes
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.market import Market
-from advisor.cost.payback import owned_notes
+from advisor.cost.payback import best_rented, owned_notes
 from advisor.cost.power import grids_of
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import mark_warnings
@@ -124,6 +124,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     leading = leading_devices(ranking.quotes)
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
+    rented = best_rented(market, ranking.quotes, predictions=predictions, job=job, choice=choice)
     by_kind, measured = KindMarket(market), question.measured or MeasuredHere()
     situations = () if LOCAL in options.device else situations_of(by_kind, cheap, job=by_cost)
     return Recommendation(
@@ -135,6 +136,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         better_if_prediction_holds=_first_ahead(ranking.quotes, best, lambda quote: quote.needs_measurement),
         chance_by_device=chances_by_device(ranking.quotes),
         best_by_tier=best_by_tier(ranking.quotes),
+        best_rented=rented,
         quotes=ranking.quotes,
         situations=situations,
         api=compare_with_api(
@@ -174,7 +176,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *memory_notes(question.at_batch, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation, rate=exchange_rate)),
-            *owned_notes(ranking.quotes, catalog.offers, job=job, rate=exchange_rate),
+            *owned_notes(ranking.quotes, catalog.offers, rented=rented, job=job, rate=exchange_rate),
         ),
         warnings=(
             *_batch_warnings(workload, options, wanted),

@@ -1,12 +1,17 @@
 """Computes after how many hours of use buying a machine is cheaper than renting one."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from advisor import units
+from advisor.cost.batch_choice import BatchChoice
 from advisor.cost.leading import best_of
+from advisor.cost.market import Market
 from advisor.cost.offer_terms import usd_per_hour_of
+from advisor.cost.rank_offers import rank
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import Job, Quote
+from advisor.records.prediction import Predictions
 from advisor.records.price import ExchangeRate, Offer
 from advisor.records.price_words import if_price_holds
 
@@ -28,15 +33,42 @@ def life_hours(*, purchase_usd: float, running_usd_per_hour: float, usd_per_hour
     return purchase_usd / (usd_per_hour - running_usd_per_hour)
 
 
+def best_rented(
+    market: Market, quotes: Iterable[Quote], *, predictions: Predictions, job: Job, choice: BatchChoice
+) -> Quote | None:
+    """Return the best offer of a ranking without owned hardware, which must not keep a rented one from leading.
+
+    None if none of the `quotes` is of owned hardware.
+    """
+    selection, fleet = market.selection, market.fleet
+    if all(quote.tier != "owned" for quote in quotes):
+        return None
+    kept = [index for index, one in enumerate(selection.priced) if one.offer.tier != "owned"]
+    rented = replace(
+        selection,
+        priced=tuple(selection.priced[index] for index in kept),
+        apart=tuple(one for one in selection.apart if one.offer.tier != "owned"),
+    )
+    of_rented = replace(
+        fleet, device_index=fleet.device_index[kept], problems=tuple(fleet.problems[index] for index in kept)
+    )
+    rented_market = Market(rented, fleet=of_rented, billing=market.billing)
+    return best_of(rank(rented_market, predictions=predictions, job=job, choice=choice).quotes)
+
+
 def owned_notes(
-    quotes: Sequence[Quote], offers: Iterable[Offer], *, job: Job, rate: ExchangeRate | None = None
+    quotes: Sequence[Quote],
+    offers: Iterable[Offer],
+    *,
+    rented: Quote | None,
+    job: Job,
+    rate: ExchangeRate | None = None,
 ) -> tuple[str, ...]:
     """Return one sentence for each owned machine in the ranking, compared with the best rented offer.
 
     A machine whose purchase is being decided pays back or not; for the others the job counts. Money is in the currency
     of `rate`, None for dollars.
     """
-    rented = best_of(quote for quote in quotes if quote.tier != "owned")
     owned = {offer.id: offer for offer in offers if offer.tier == "owned"}
     if rented is None:
         return ()
@@ -75,7 +107,7 @@ def _at_home(quote: Quote, *, rented: Quote, is_measured: bool, rate: ExchangeRa
 
 
 def _payback(quote: Quote, rented: Quote, *, purchase_usd: float, running_usd: float, rate: ExchangeRate | None) -> str:
-    rent_usd_per_hour = rented.job_usd.mid / quote.job_s.mid * SECONDS_PER_HOUR
+    rent_usd_per_hour = _working_usd(rented) / quote.job_s.mid * SECONDS_PER_HOUR
     running_usd_per_hour = running_usd * quote.instance_count
     hours = payback_hours(
         purchase_usd=purchase_usd * quote.instance_count,
@@ -97,3 +129,12 @@ def _payback(quote: Quote, rented: Quote, *, purchase_usd: float, running_usd: f
     if hours > life:
         return f"your own {quote.instance} never pays back within its life of {life:,.0f} hours of use: {rent}"
     return f"your own {quote.instance} pays back after {hours:,.0f} hours of use: {rent}"
+
+
+def _working_usd(quote: Quote) -> float:
+    """Return what the job costs without start-up, rounding and egress, which one more hour of work does not add."""
+    parts = quote.job_parts_usd
+    working_usd = parts.compute + parts.lost_work + parts.idle_time
+    storage_usd = parts.storage * working_usd / (working_usd + parts.start_up + parts.billing_increments)
+    untaxed_usd = quote.job_usd.mid - parts.tax
+    return (working_usd + storage_usd) * quote.job_usd.mid / untaxed_usd

@@ -603,6 +603,7 @@ class Recommendation(Displayed, report="recommendation"):
     - `better_if_prediction_holds`: the first quote before `best` that `needs_measurement`
     - `chance_by_device`: `chance_among_trusted` of the quotes, added up for each device, the likeliest first
     - `best_by_tier`: the best quote of each tier, by the same rule, without the local machine
+    - `best_rented`: the best of the rented offers, judged without owned hardware; None if none of that is in `quotes`
     - `best_in_auto`: for a script, the best quote in the precision that `--precision auto` takes for a model, if it
       costs over 5 % less than `best`
     - `notes`: what the answer is based on, such as defaults and overlays in use
@@ -637,6 +638,7 @@ class Recommendation(Displayed, report="recommendation"):
     best_in_auto: Quote | None = None
     chance_by_device: tuple[DeviceChance, ...] = ()
     best_by_tier: Mapping[Tier, Quote] = field(default_factory=dict)
+    best_rented: Quote | None = None
     situations: tuple[Situation, ...] = ()
     api: ApiComparison | None = None
     choices: Mapping[Choice, Quote] = field(default_factory=dict)

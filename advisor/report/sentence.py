@@ -300,7 +300,7 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
     There is no margin if the intervals overlap, and none where the answer begins with a comparison of the two kinds.
     """
     job, unit, other_kind = recommendation.job, unit_of(recommendation), _OTHER_KIND[best.device.kind]
-    if best.tier == "owned" and (rented := _best_rented(recommendation)) is not None:
+    if best.tier == "owned" and (rented := recommendation.best_rented) is not None:
         cost = _cost_text(rented, recommendation)
         name = f"{rented.provider} {instance_label(rented)}"
         return f"; the best rented offer: {name}, {cost} {_pace(rented, job)}{if_price_holds(rented)}"
@@ -323,11 +323,6 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
     ratio = _amount(other, job) / _amount(best, job)
     saved = units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
     return f": a {KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} than {rival}"
-
-
-def _best_rented(recommendation: Recommendation) -> Quote | None:
-    rented = (quote for quote in recommendation.quotes if quote.tier != "owned")
-    return min(rented, key=lambda quote: not quote.may_lead, default=None)
 
 
 def _amount(quote: Quote, job: Job) -> float:
@@ -379,7 +374,7 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     job, best = recommendation.job, recommendation.best_by_tier
     named = [recommendation.best, recommendation.better_if_price_holds, recommendation.better_if_prediction_holds]
     if recommendation.best is not None and recommendation.best.tier == "owned":
-        named.append(_best_rented(recommendation))
+        named.append(recommendation.best_rented)
     ids = {quote.id for quote in named if quote is not None}
     lines = [(name, best.get(tier)) for tier, name in _TIER_NAMES.items()]
 

@@ -244,7 +244,9 @@ def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> 
 
 def test_the_best_rented_offer_beside_ones_own_machine_says_that_its_price_is_doubtful() -> None:
     own = replace(T4, provider="own", tier="owned", instance="home")
-    doubtful, trusted = (sentence.verdict(replace(recommendation(one, own), best=own)) for one in (OLD, L4))
+    doubtful, trusted = (
+        sentence.verdict(replace(recommendation(one, own), best=own, best_rented=one)) for one in (OLD, L4)
+    )
     assert_says(doubtful, "own home", "neo RTX 3080", f"price of {OLD.price_date} still holds")
     assert_says(trusted, "own home", "aws g6.xlarge")
     assert L4.price_date not in trusted
