@@ -74,7 +74,13 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
             *(curve for curve in found if isinstance(curve, Curve)),
             *(_over_parameter(variation, question, market) for variation in variations),
         ),
-        api=compare_with_api(options.api_usd_per_mtok, at_best, known=catalog.api_prices, job=market.job),
+        api=compare_with_api(
+            options.api_usd_per_mtok,
+            at_best,
+            known=catalog.api_prices,
+            job=market.job,
+            tax_percent=catalog.billing.extras.tax_percent,
+        ),
         left_out=(
             *(reason for reason in found if isinstance(reason, str)),
             *(problem for variation in variations for problem in variation.problems),

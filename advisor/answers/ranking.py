@@ -144,6 +144,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             partial(by_kind.cheapest, cheap),
             known=catalog.api_prices,
             job=by_cost,
+            tax_percent=catalog.billing.extras.tax_percent,
         ),
         choices=choices_of(to_choose, job=job),
         alternatives=() if best is not None and best.may_lead else alternatives(question, today=today),

@@ -58,16 +58,18 @@ def compare_with_api(
     *,
     known: Mapping[str, ApiPrice],
     job: Job,
+    tax_percent: float | None = None,
 ) -> ApiComparison | None:
     """Return from how many requests per day on the cheapest service costs less than the API that was `asked` for.
 
-    Once the service is cheaper it stays so but for the steps at which it needs another instance. Returns None if no API
-    was asked for, or no service can be compared.
+    Once the service is cheaper it stays so but for the steps at which it needs another instance. The tax is that of the
+    user's overlay, which the costs of services include. Returns None if no API was asked for, or no service can be
+    compared.
     """
     if not asked or job.generation is None:
         return None
     price = api_price_of(asked, known)
-    usd = request_usd(price, job.generation)
+    usd = request_usd(price, job.generation) * (1 + (tax_percent or 0.0) / 100)
 
     @cache
     def own(requests_per_day: int) -> KindCost | None:

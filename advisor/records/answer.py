@@ -533,7 +533,7 @@ class Crossing:
 class ApiComparison:
     """A service of one's own and an API with the same model.
 
-    - `usd_per_request`: what the API charges for the tokens of a request
+    - `usd_per_request`: what the API charges for the tokens of a request, with the tax of the user's overlay
     - `usd_per_month`: what it charges for the requests of the job, if it is a service
     - `crossing`: requests per day from which on the service is cheaper; None if it never is
     - `own`: the cheapest service there, or, if it is never cheaper, at the most requests per day that were compared

@@ -59,6 +59,22 @@ def test_a_service_is_cheaper_once_the_api_charges_its_monthly_rent() -> None:
     assert served.usd_per_month == pytest.approx(730 * 0.005)
 
 
+def test_tax_is_on_the_api_as_on_the_service() -> None:
+    # 730 $ and a request of 5,000 millionths, both 19 % more: the crossing at 4,800 requests per day stays.
+    found = compare_with_api(
+        "2,6",
+        machines(usd_per_month=730.0 * 1.19, requests_per_day=10_000),
+        grid=GRID,
+        known={},
+        job=job(),
+        tax_percent=19.0,
+    )
+    assert found is not None
+    assert found.crossing is not None
+    assert found.crossing.at == pytest.approx(4800, abs=1)
+    assert found.usd_per_request == pytest.approx(0.00595)
+
+
 def test_a_service_whose_machines_are_never_full_enough_is_cheaper_at_no_load() -> None:
     # A machine serves 4,000 requests per day, for which the API charges 4,000 x 30.4167 x 0.005 = $608.
     found = compare_with_api("2,6", machines(usd_per_month=730.0, requests_per_day=4000), known={}, job=job())
