@@ -60,6 +60,7 @@ def with_doubts(catalog: Catalog, *, ours: Sequence[Offer], our_devices: Mapping
     for offer in changed:
         # The order of price kinds is not checked, because a user's discount may reverse it.
         found += [f"{offer.id}: {problem}" for problem in _out_of_range(offer)]
+        found += [f"{offer.id}: {problem}" for problem in _dear_commitments(offer)]
         found += [f"{offer.id}: {problem}" for problem in _far_prices(offer, ours=known.get(offer.id), others=others)]
     devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
     own = [device for device in devices if device != our_devices.get(device.id)]
@@ -95,6 +96,13 @@ def _out_of_range(offer: Offer) -> Iterator[str]:
     for price in _trusted(offer):
         if not _LEAST_USD_PER_HOUR <= price.usd_per_hour <= _MOST_USD_PER_HOUR:  # also rejects NaN
             yield f"{price.kind} of {price.usd_per_hour} dollars per hour"
+
+
+def _dear_commitments(offer: Offer) -> Iterator[str]:
+    usd = {price.kind: price.usd_per_hour for price in _trusted(offer) if price.basis == "own_rate"}
+    for kind, usd_per_hour in usd.items():
+        if kind.startswith("commit") and usd_per_hour > usd.get("on_demand", math.inf):
+            yield f"{kind} of {usd_per_hour:g} dollars per hour is above on-demand of {usd['on_demand']:g}"
 
 
 def _out_of_order(offer: Offer) -> Iterator[str]:

@@ -224,8 +224,11 @@ def _read_prices(line: Node, *, head: _Head) -> tuple[Price, ...]:
         if kind == "spot":
             message = f"spot {price.usd_per_hour} is above on-demand {on_demand.usd_per_hour}"
             raise line[kind].error(message, hint="correct one of the two, or remove the spot price")
-        # Commitments may cost more than on-demand, if they were priced before a cut of the on-demand price.
-        prices[kind] = replace(price, suspect=True)
+        # Commitments may cost more than on-demand, if they were priced before a cut of the on-demand price. Of the
+        # user's own, `with_doubts` warns.
+        if price.basis != "own_rate":
+            why = f"{kind} {price.usd_per_hour} is above on-demand {on_demand.usd_per_hour}"
+            prices[kind] = replace(price, suspect=True, note=note or why)
     for kind in _read_kinds(line.get("stale", []), given=prices):
         prices[kind] = replace(prices[kind], stale=True)
     for kind in _read_kinds(line.get("suspect", []), given=prices):

@@ -89,6 +89,14 @@ def test_a_price_far_from_ours_of_the_same_offer_is_doubted(home: Path) -> None:
         assert all("aws/us-east-1/g6.xlarge" in doubt and "0.8048" in doubt for doubt in doubts)
 
 
+def test_a_commitment_of_the_user_above_on_demand_is_doubted_and_ranked(home: Path) -> None:
+    catalog = overlay(home, own_price("0.61, commit_1y: 0.8"))
+    (doubt,) = catalog.doubts
+    assert_says(doubt, "g6.xlarge", "commit_1y of 0.8", "0.61")
+    assert not any(price.suspect for offer in catalog.offers for price in offer.prices if price.basis == "own_rate")
+    assert overlay(home, own_price("0.61, commit_1y: 0.6")).doubts == ()
+
+
 def test_a_price_of_a_new_offer_is_compared_with_all_of_the_same_gpu(home: Path) -> None:
     text = (
         "provider: mine\ntier: neocloud\ndate: 2026-01-01\ninstances:\n"

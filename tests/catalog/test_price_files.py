@@ -5,6 +5,7 @@ import pytest
 from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.errors import ProfileError
+from tests.says import assert_says
 
 HEAD = """\
 provider: aws
@@ -62,6 +63,7 @@ def test_a_commitment_dearer_than_on_demand_is_kept_as_suspect() -> None:
         ("commit_1y", True),
         ("commit_3y", False),
     ]
+    assert_says(row.prices[1].note, "commit_1y 1.2", "on-demand 1.0")
 
 
 def test_a_bare_price_takes_the_date_of_the_head_and_the_file_as_its_source() -> None:
