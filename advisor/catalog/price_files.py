@@ -24,6 +24,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from itertools import pairwise
 from typing import Literal, cast, get_args
 
 from advisor.catalog.fields import read_number, read_record
@@ -37,6 +38,7 @@ _SOURCE_KEYS = ("date", "from", "how", "basis", "etag")
 """A refresh sends `etag` back to the server, which then does not resend an unchanged list."""
 _INSTANCE_KEYS = ("machine", "tier", "billed_separately", "usd_per_hour")
 _ROW_KEYS = frozenset((*RENTED_KINDS, "stale", "suspect", "trusted", "interruption_percent", "note"))
+_SHARE = re.compile(r"[<>]?([\d.]+)|([\d.]+)-([\d.]+)")
 _FIRST_CLOUD_PRICE = "2006-08-25"
 """The public beta of Amazon EC2; an older date is a mistake."""
 _FUTURE_DAYS_ALLOWED = 366
@@ -186,7 +188,7 @@ def _read_instance(node: Node, head: _Head) -> Iterator[PriceRow]:
     separately = _read_note(node, "billed_separately")
     for line in node.get("usd_per_hour", None).entries():
         line.check_keys(_ROW_KEYS)
-        interruption = _read_note(line, "interruption_percent")
+        interruption = _read_interruption(line["interruption_percent"]) if "interruption_percent" in line else None
         yield PriceRow(
             provider=head.provider,
             instance=node.key,
@@ -196,11 +198,25 @@ def _read_instance(node: Node, head: _Head) -> Iterator[PriceRow]:
             machine=machine,
             price_per=head.price_per,
             prices=_read_prices(line, head=head),
-            interruption=f"{interruption} %" if interruption else None,
+            interruption=interruption,
             billed_separately=separately,
             node=line,
             is_of_complete_list=head.is_complete,
         )
+
+
+def _read_interruption(node: Node) -> str:
+    """Return the monthly share of interrupted instances, "5-10 %" or "<5 %"; a range ends below 100."""
+    text = str(node.value)
+    found = _SHARE.fullmatch(text)
+    try:
+        ends = [0.0, *(float(end) for end in found.groups() if end)] if found else []
+    except ValueError:  # two points in a number
+        ends = []
+    if not ends or ends[-1] >= 100 or any(more <= less for less, more in pairwise(ends)):
+        message = f"expected a percentage of instances below 100, or a range of it, found {node.value!r}"
+        raise node.error(message, hint='write 7, "5-10", "<5" or ">20"')
+    return f"{text} %"
 
 
 def _read_note(node: Node, key: str) -> str | None:

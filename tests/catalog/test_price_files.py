@@ -56,6 +56,20 @@ def test_flags_hold_for_the_prices_they_name() -> None:
     assert [price.suspect for price in row.prices] == [False, True]
 
 
+@pytest.mark.parametrize("share", ["'<5'", "5-10", "'>20'", "7", "0.5-99.9"])
+def test_a_share_of_interrupted_instances_is_a_percentage_or_a_range(share: str) -> None:
+    text = share.strip("'")
+    assert row_of(f"{{spot: [1, list], interruption_percent: {share}}}").interruption == f"{text} %"
+
+
+@pytest.mark.parametrize(
+    "share", ["often", "5-150", "100", "'100'", "10-5", "5-5", "0", "-5", "1.2.3", "true", "''", "[5]"]
+)
+def test_a_share_of_interrupted_instances_that_is_none_is_refused_at_its_line(share: str) -> None:
+    with pytest.raises(ProfileError, match=r"aws.yaml:11: .*interruption_percent: expected a percentage"):
+        row_of(f"{{spot: [1, list], interruption_percent: {share}}}")
+
+
 def test_a_commitment_dearer_than_on_demand_is_kept_as_suspect() -> None:
     row = row_of("{on_demand: [1, list], commit_1y: [1.2, list], commit_3y: [0.5, list]}")
     assert [(price.kind, price.suspect) for price in row.prices] == [
