@@ -77,7 +77,7 @@ def _check(catalog: Catalog) -> None:
             _ = catalog.cpus[offer.cpu or ""].id, (offer.vcpus or 0) + (offer.memory_bytes or 0)
         elif offer.gpu not in catalog.gpus or offer.gpu_count < 1:
             raise LookupError(offer.gpu)
-        if any(price.usd_per_hour == 0 for price in offer.prices):
+        if any(price.usd_per_hour == 0 and price.kind != "owned" for price in offer.prices):
             raise ValueError("a price of 0")
 
 

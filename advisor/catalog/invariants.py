@@ -94,7 +94,8 @@ def date_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
 
 def _out_of_range(offer: Offer) -> Iterator[str]:
     for price in _trusted(offer):
-        if not _LEAST_USD_PER_HOUR <= price.usd_per_hour <= _MOST_USD_PER_HOUR:  # also rejects NaN
+        least = 0.0 if price.kind == "owned" else _LEAST_USD_PER_HOUR  # electricity may be free
+        if not least <= price.usd_per_hour <= _MOST_USD_PER_HOUR:  # also rejects NaN
             yield f"{price.kind} of {price.usd_per_hour} dollars per hour"
 
 

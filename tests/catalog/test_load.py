@@ -181,6 +181,19 @@ def test_a_second_load_gives_the_same_catalog_from_the_cache(home: Path, monkeyp
     assert load_catalog(cwd=home / "work") == first
 
 
+def test_a_catalog_with_an_owned_machine_on_free_electricity_is_cached(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = "{vcpus: 8, memory_gib: 16, gpu: l4}"
+    free = f"owned: {{box: {{machine: {machine}, electricity_usd_per_kwh: 0, date: 2026-11-01}}}}"
+    write(home / "work/advisor.yaml", free)
+    first = load_catalog(cwd=home / "work")
+    assert offer_of(first, "own/own/box").prices[0].usd_per_hour == 0
+    assert first.doubts == ()
+    monkeypatch.setattr("advisor.catalog.parse.parse_catalog", lambda in_force: pytest.fail("parsed again"))
+    assert load_catalog(cwd=home / "work") == first
+
+
 def test_a_cached_file_of_list_prices_is_not_taken_for_own_rates_or_the_reverse(home: Path) -> None:
     work = home / "work"
     write(work / "advisor.yaml", "discounts: [{provider: aws, percent: 20}]")
