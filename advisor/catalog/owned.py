@@ -65,6 +65,9 @@ def _read_owned(node: Node) -> PriceRow:
     power_w = float(read_number(node["power_w"])) if "power_w" in node else None
     running_usd_per_hour = (power_w or 0.0) / _WATTS_PER_KW * electricity_usd
     purchase = _read_purchase(node)
+    machine = read_record(Machine, node["machine"])
+    if machine.gpu is None and machine.accelerator is None:
+        _check_cpu_machine(machine, node["machine"])
     watts = _PREDICTED_WATTS if power_w is None else f"{power_w:g} W under load"
     price = Price(
         kind="owned",
@@ -79,7 +82,7 @@ def _read_owned(node: Node) -> PriceRow:
         region=OWN_PROVIDER,
         geo=node.get("region", "any").text(),
         tier="owned",
-        machine=read_record(Machine, node["machine"]),
+        machine=machine,
         price_per="machine",
         prices=(price,),
         interruption=None,
@@ -92,6 +95,15 @@ def _read_owned(node: Node) -> PriceRow:
         power_w=power_w,
         gco2_per_kwh=float(read_number(node["gco2_per_kwh"])) if "gco2_per_kwh" in node else None,
     )
+
+
+def _check_cpu_machine(machine: Machine, node: Node) -> None:
+    """Raise `ProfileError` if no step can be predicted on a machine without a GPU."""
+    vcpus = machine.usable_vcpus or machine.vcpus
+    needed = {"cpu": machine.cpu, "vcpus": vcpus, "memory_gib": machine.memory_bytes}
+    if missing := [key for key, value in needed.items() if value is None]:
+        hint = "name its GPU (gpu: rtx-4090), or give a machine without one cpu, vcpus and memory_gib"
+        raise node.error(f"{', '.join(missing)} missing", hint=hint)
 
 
 def with_electricity(

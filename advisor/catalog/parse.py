@@ -129,9 +129,11 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         api_prices=api_prices,
     )
     if catalog.overlays:
-        our_offers = build_offers(our_rows, known=known).offers
-        catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
-        catalog = replace(catalog, doubts=(*hidden_discounts(terms, offers), *catalog.doubts))
+        ours = build_offers(our_rows, known=known)
+        catalog = with_doubts(catalog, ours=ours.offers, our_devices=our_devices)
+        our_ids = {one.id for one in ours.rejected}
+        unpredicted = (f"{one.id} is not ranked: {one.reason}" for one in joined.rejected if one.id not in our_ids)
+        catalog = replace(catalog, doubts=(*hidden_discounts(terms, offers), *unpredicted, *catalog.doubts))
     return replace(catalog, cpus=with_measured_bandwidth(with_usual_cores(catalog.cpus), catalog.offers))
 
 

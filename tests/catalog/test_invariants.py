@@ -97,6 +97,13 @@ def test_a_commitment_of_the_user_above_on_demand_is_doubted_and_ranked(home: Pa
     assert overlay(home, own_price("0.61, commit_1y: 0.6")).doubts == ()
 
 
+def test_a_machine_of_the_user_that_cannot_be_predicted_is_doubted(home: Path) -> None:
+    row = "usd_per_hour: {x: {on_demand: 0.8}}"
+    text = f"provider: lab\ntier: neocloud\ndate: 2026-11-01\ninstances: {{a: {{machine: {{vcpus: 4}}, {row}}}}}\n"
+    (doubt,) = overlay(home, text).doubts
+    assert_says(doubt, "lab/x/a", "CPU is unknown")
+
+
 def test_a_price_of_a_new_offer_is_compared_with_all_of_the_same_gpu(home: Path) -> None:
     text = (
         "provider: mine\ntier: neocloud\ndate: 2026-01-01\ninstances:\n"

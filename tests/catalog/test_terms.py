@@ -305,6 +305,11 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
             "8: owned.gpu-box.used_percent: expected at most 100",
             "percentage",
         ),
+        (
+            BOX.replace("{vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}", "{cpu: amd-epyc-9654}"),
+            "3: owned.gpu-box.machine: vcpus, memory_gib missing",
+            "memory_gib",
+        ),
         (BOX.replace("rtx-4090", "rtx-4091"), "3: owned.gpu-box.machine.gpu: no profile describes", "rtx-4090?"),
         (BOX.replace("2026-11-01", "soon"), "9: owned.gpu-box.date: expected a date", "2026-09-01"),
     ],
