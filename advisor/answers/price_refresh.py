@@ -178,6 +178,12 @@ def _wanted(rows: list[PriceRow], values: Mapping[str, Any], ours: Catalog) -> W
         rows=frozenset((row.instance, row.region) for row in rows),
         etags=etags_of(values),
         gpu_id=gpu_id,
+        usd_on_demand={
+            (row.instance, row.region): price.usd_per_hour
+            for row in rows
+            for price in row.prices
+            if price.kind == "on_demand" and not (price.suspect or price.stale)
+        },
     )
 
 

@@ -267,6 +267,7 @@ class Wanted:
 
     - `rows`: the pairs (instance, region) in the price file
     - `etags`: ETags of the lists that the file was last written from, by URL
+    - `usd_on_demand`: the credible on-demand prices of the file, by (instance, region)
     - `gpu_id`: finds a GPU's id by its name at a driver or provider, and its memory in GiB if known; None if not found
     """
 
@@ -275,6 +276,7 @@ class Wanted:
     rows: frozenset[tuple[str, str]]
     etags: Mapping[str, str]
     gpu_id: Callable[[str, float | None], str | None]
+    usd_on_demand: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,9 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
             ListedPrice(instance=instance, region=region, kind=kind, usd_per_hour=usd, source=key)
             for (instance, kind), usd in reply.body.usd_per_hour.items()
         ]
-    spot_prices, spot_sources = _fetch_spot(client, wanted, prices=prices)
+    usd_on_demand = {row: usd for row, usd in wanted.usd_on_demand.items() if row[1] not in regions_read}
+    usd_on_demand |= {(one.instance, one.region): one.usd_per_hour for one in prices if one.kind == "on_demand"}
+    spot_prices, spot_sources = _fetch_spot(client, wanted, usd_on_demand=usd_on_demand)
     return Listing(
         sources={**sources, **spot_sources},
         prices=(*prices, *spot_prices),
@@ -154,13 +156,12 @@ def _kind_of(row: list[str], column: Mapping[str, int]) -> PriceKind | None:
 
 
 def _fetch_spot(
-    client: Client, wanted: Wanted, *, prices: Iterable[ListedPrice]
+    client: Client, wanted: Wanted, *, usd_on_demand: Mapping[tuple[str, str], float]
 ) -> tuple[list[ListedPrice], dict[str, ListSource]]:
-    """Return spot prices and interruption rates for the rows of the price file; `prices` has the on-demand prices."""
+    """Return spot prices and interruption rates for the rows of the price file, by (instance, region)."""
     listed = client.text(Request(url=SPOT_PRICE_URL)).decode("utf-8", errors="replace")
     paid = parse_spot_js(listed, where=SPOT_PRICE_URL)
     advised = advice_of(client.json(Request(url=SPOT_ADVISOR_URL), AdvisorList))
-    usd_on_demand = {(one.instance, one.region): one.usd_per_hour for one in prices if one.kind == "on_demand"}
     found = []
     for row in sorted(wanted.rows):
         saved_percent, interruption_percent = advised.get(row, (None, None))
