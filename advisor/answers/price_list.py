@@ -100,7 +100,8 @@ def validate_file(file: Path, *, today: date) -> tuple[str, tuple[str, ...]]:
     changes = changes_of_ours(catalog)
     excluded = sum(offer.excluded is not None for offer in catalog.offers)
     if changes or excluded:
-        sentence += f"; {len(changes):,} prices differ from ours, {excluded:,} offers are ruled out"
+        differ = "price differs" if len(changes) == 1 else "prices differ"
+        sentence += f"; {len(changes):,} {differ} from ours, {excluded:,} offers are ruled out"
     return sentence, (*catalog.doubts, *date_warnings(catalog, today=today))
 
 
