@@ -13,7 +13,7 @@ from advisor.cost.leading import Purchases, candidates_of, may_lead, purchases_o
 from advisor.cost.limits import keeps_all
 from advisor.cost.market import Market
 from advisor.cost.quotes import quotes_of
-from advisor.cost.rank_offers import best_first, cost_within_limits
+from advisor.cost.rank_offers import best_first, best_measured_left_out, cost_within_limits
 from advisor.records.answer import Z_90, Interval, Job, Quote
 from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
@@ -59,16 +59,23 @@ class KindMarket:
         usd, rent_usd = np.full((3, len(may_win)), np.inf), trial_usd(costed.terms, job=job)
         usd[:, of_both] = job_usd_with_ends(costed, of_both, predictions=predictions, job=job)
 
-        def candidates(places: IndexArray, purchases: Purchases | None = None) -> BoolArray:
+        def candidates(
+            places: IndexArray,
+            *,
+            purchases: Purchases | None = None,
+            left_out: tuple[float, float] | None = None,
+        ) -> BoolArray:
             return candidates_of(
                 usd[:, places],
                 is_trusted=self._is_trusted[places],
                 is_measured=predictions.time_sources[costed.device[places], costed.batch_index[places]] != "datasheet",
                 trial_usd=rent_usd[places],
                 purchases=purchases,
+                left_out=left_out,
             )
 
-        among_both = frozenset(of_both[candidates(of_both)].tolist())
+        left_out = best_measured_left_out(market, costed, of_both.tolist(), predictions=predictions, job=job)
+        among_both = frozenset(of_both[candidates(of_both, left_out=left_out)].tolist())
         found = {}
         for kind, members in self._members.items():
             places = members[may_win[members]]
@@ -82,7 +89,7 @@ class KindMarket:
                 started=started.of(places),
                 job=job,
             )
-            leads = may_lead(candidates(places, purchases), costed.costs.job_usd[places], purchases=purchases)
+            leads = may_lead(candidates(places, purchases=purchases), costed.costs.job_usd[places], purchases=purchases)
             offers = places[leads] if leads.any() else places
             found[kind] = self._kind_cost(costed, offers, among_both, predictions=predictions, job=job)
         return found

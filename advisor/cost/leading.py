@@ -57,22 +57,27 @@ def candidates_of(
     is_measured: BoolArray,
     trial_usd: FloatArray | float = 0.0,
     purchases: Purchases | None = None,
+    left_out: tuple[float, float] | None = None,
 ) -> BoolArray:
     """Return which offers are candidates for the best, from their amounts with the interval ends, (3, offers).
 
     The price must be trusted. If nothing was measured on the device's generation, the prediction rests on the datasheet
     alone, and a step has to be timed there first, for `trial_usd`. Such an offer counts only if the upper end of its
-    amount is at most that of the best measured offer, even after adding what its trial costs more than one there.
+    amount is at most that of the best measured offer, even after adding what its trial costs more than one there. If
+    the limits leave out all measured offers, `left_out` is the amount and the trial of the best one without limits.
 
     With `purchases`, a machine of several devices is no candidate if one with fewer does the job for less, start-up
     included: a node of eight GPUs takes minutes to start and computes for seconds.
     """
     found: BoolArray = np.array(is_trusted, dtype=np.bool_)
     known = found & is_measured
+    trial = np.broadcast_to(trial_usd, amounts[0].shape)
+    best = left_out
     if known.any():
-        best = int(np.flatnonzero(known)[amounts[0][known].argmin()])
-        trial = np.broadcast_to(trial_usd, amounts[0].shape)
-        found = found & (is_measured | (amounts[2] + np.maximum(trial - trial[best], 0.0) <= amounts[0][best]))
+        place = int(np.flatnonzero(known)[amounts[0][known].argmin()])
+        best = float(amounts[0][place]), float(trial[place])
+    if best is not None:
+        found = found & (is_measured | (amounts[2] + np.maximum(trial - best[1], 0.0) <= best[0]))
     if purchases is None:
         return found
     count, started = purchases.device_count, purchases.started_usd

@@ -20,13 +20,19 @@ from advisor.records.scale import Plan
 
 
 def quotes_of(
-    costed: CostedOffers, chosen: Sequence[int], *, predictions: Predictions, job: Job, billing: Billing
+    costed: CostedOffers,
+    chosen: Sequence[int],
+    *,
+    predictions: Predictions,
+    job: Job,
+    billing: Billing,
+    left_out: tuple[float, float] | None = None,
 ) -> tuple[Quote, ...]:
-    """Return the quotes of the offers at the indices `chosen`, in that order."""
+    """Return the quotes of the offers at the indices `chosen`, in that order; `left_out` as in `candidates_of`."""
     if not chosen:
         return ()
     offers = chosen_offers(costed, chosen, predictions=predictions, job=job, energy=billing.energy)
-    standing = standing_of(offers, predictions=predictions, job=job, billing=billing)
+    standing = standing_of(offers, predictions=predictions, job=job, billing=billing, left_out=left_out)
     return tuple(
         _quote(place, offers, standing, power=power, predictions=predictions, job=job, billing=billing)
         for place, power in enumerate(offers.power.parts())

@@ -10,6 +10,7 @@ from advisor import units
 from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.costed_offers import CostedOffers, ranked_time_s
 from advisor.cost.job_cost import cost_job
+from advisor.cost.leading import trial_usd
 from advisor.cost.limits import Limit, broken_limits, closest_batch, keeps_all, offer_limits
 from advisor.cost.market import Market
 from advisor.cost.offer_terms import OfferTerms
@@ -25,7 +26,7 @@ from advisor.cost.quotes import quotes_of
 from advisor.cost.selection import Selection
 from advisor.cost.service import machines_together, server_counts
 from advisor.cost.token_queue import is_queued, times_at
-from advisor.records.answer import Job, Quote
+from advisor.records.answer import Job, JobLimits, Quote
 from advisor.records.energy import EnergyData
 from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL
@@ -81,7 +82,8 @@ def rank(market: Market, *, predictions: Predictions, job: Job, choice: BatchCho
             impossible.append(Rejected(offer=one.offer, causes=(why_impossible(index, one.offer),)))
     ranked.sort(key=best_first(costed, objective=job.objective))
     chosen, other_regions = _one_per_type(selection.priced, ranked)
-    quotes = quotes_of(costed, chosen, predictions=predictions, job=job, billing=billing)
+    left_out = best_measured_left_out(market, costed, ranked, predictions=predictions, job=job)
+    quotes = quotes_of(costed, chosen, predictions=predictions, job=job, billing=billing, left_out=left_out)
     return Ranking(
         quotes=quotes,
         rejected=(
@@ -129,6 +131,38 @@ def cost_within_limits(
         return costed, limits
     choice = replace(choice, index=choice.least, least=None)
     return cost_within_limits(market, predictions=predictions, choice=choice, job=job)
+
+
+def best_measured_left_out(
+    market: Market, costed: CostedOffers, kept: Sequence[int], *, predictions: Predictions, job: Job
+) -> tuple[float, float] | None:
+    """Return the amount of the best measured offer without limits, and what a trial there costs (`trial_usd`).
+
+    None if the offers at the indices `kept` have one, or if there are none at all. Prices have to be trusted.
+    """
+    selection = market.selection
+
+    def measured(costed: CostedOffers, places: Iterable[int]) -> list[int]:
+        sources = predictions.time_sources[costed.device, costed.batch_index]
+        return [one for one in places if costed.priced[one].is_trusted and sources[one] != "datasheet"]
+
+    if job.limits == JobLimits() or measured(costed, kept):
+        return None
+    job = replace(job, limits=JobLimits())
+    costed = cost_offers(
+        selection.priced,
+        fleet=market.fleet,
+        predictions=predictions,
+        choice=choose_batches(predictions, job=job, terms=market.on_devices(job)),
+        terms=market.terms(job),
+        job=job,
+        energy=market.billing.energy,
+    )
+    amount = best_first(costed, objective=job.objective)
+    possible = np.flatnonzero(np.isfinite(costed.costs.job_usd[: selection.may_win_count])).tolist()
+    found = [one for one in measured(costed, possible) if np.isfinite(amount(one)[0])]
+    best = min(found, key=amount, default=None)
+    return None if best is None else (amount(best)[0], float(trial_usd(costed.terms, job=job)[best]))
 
 
 def cost_offers(

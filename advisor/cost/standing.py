@@ -41,8 +41,18 @@ class Standing:
     on_co2_front: Sequence[bool]
 
 
-def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, billing: Billing) -> Standing:
-    """Compare the offers by the job's objective; the chances are always those of the lowest cost."""
+def standing_of(
+    offers: ChosenOffers,
+    *,
+    predictions: Predictions,
+    job: Job,
+    billing: Billing,
+    left_out: tuple[float, float] | None = None,
+) -> Standing:
+    """Compare the offers by the job's objective; the chances are always those of the lowest cost.
+
+    `left_out` as in `candidates_of`.
+    """
     priced, at = offers.priced, (offers.device, offers.batch_index)
     time_s = offers.job_s if job.requests_per_day is None else offers.step_time_s
     amounts = {
@@ -65,6 +75,7 @@ def standing_of(offers: ChosenOffers, *, predictions: Predictions, job: Job, bil
         is_measured=predictions.time_sources[at] != "datasheet",
         trial_usd=trial_usd(offers.terms, job=job),
         purchases=purchases,
+        left_out=left_out,
     )
     leads = may_lead(is_candidate, amounts[0], purchases=purchases)
     errors_of_usd = _errors(offers, predictions, job=job, billing=billing, of="cost")

@@ -349,3 +349,25 @@ def test_a_service_by_time_is_led_by_an_unmeasured_device_only_if_it_is_surely_f
     ).quotes
     assert [quote.instance for quote in quotes] == ["m1", "m2"]
     assert next(quote.instance for quote in quotes if quote.may_lead) == leader
+
+
+@pytest.mark.parametrize("limits", [{}, {"deadline_s": 500.0}, {"max_latency_s": 0.5}])
+@pytest.mark.parametrize(("measured_usd_per_hour", "leads"), [(5.7, False), (5.9, True)])
+def test_an_unmeasured_device_does_not_lead_because_limits_leave_out_the_measured_ones(
+    limits: dict[str, float], measured_usd_per_hour: float, leads: bool
+) -> None:
+    # 1,000 samples take the unmeasured device 100 s: $0.20, at most $0.22. The measured one takes 1,000 s, which costs
+    # $1.583 or $1.639; an hour's trial costs $1.50 or $1.30 less there: $1.72 or $1.52 in all.
+    quotes = rank(
+        selection(offer("m1", usd_per_hour=7.2), offer("m2", usd_per_hour=measured_usd_per_hour)),
+        fleet=fleet(1, 0, devices=(SLOW, FAST)),
+        predictions=predictions(
+            SLOW,
+            FAST,
+            step_s=[[1.0], [0.1]],
+            time_sources=np.array([["fitted"], ["datasheet"]], dtype=np.object_),
+        ),
+        job=job(limits=JobLimits(**limits)),
+    ).quotes
+    assert [quote.instance for quote in quotes] == (["m1"] if limits else ["m1", "m2"])
+    assert quotes[0].may_lead == leads
