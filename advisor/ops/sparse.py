@@ -43,6 +43,14 @@ def _add(call: Call) -> Cost:
     )
 
 
+@formula(*_sparse("_embedding_bag_backward"), family="gather")
+def _embedding_bag_backward(call: Call) -> Cost:
+    """Inputs (grad (bags, dim), indices, ...): each look-up takes a copy of the gradient of its bag."""
+    _, lookups, *_ = call.inputs
+    _, values = call.outputs
+    return call.reading(lookups, read_bytes=values.size_bytes)
+
+
 @formula(*_sparse("sparse_mask"), family="gather")
 def _sparse_mask(call: Call) -> Cost:
     """Inputs (dense tensor, indices and values of the mask): reads the elements at the indices."""

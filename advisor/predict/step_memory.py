@@ -8,9 +8,9 @@ import numpy as np
 
 from advisor.ops.registry import number_of
 from advisor.predict.blocks import outermost
-from advisor.predict.precision import Width
+from advisor.predict.precision import Width, stored_dtype
 from advisor.predict.row_memory import RowMemory, row_memory
-from advisor.predict.row_work import refusing_rows
+from advisor.predict.row_work import operand_bytes, refusing_rows
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import MemoryPart, Verdict
 from advisor.records.prediction import FloatArray, IndexArray
@@ -231,8 +231,23 @@ def attribute(row: Row, name: str) -> float:
 
 
 def gradient_bytes(workload: Workload) -> float:
-    """Return the bytes of all gradients, as traced: as many as the optimizers write to the parameters."""
-    return sum(map(_updated_bytes, optimizer_rows(workload)))
+    """Return the bytes of all dense gradients, as traced: as many as the optimizers write to the parameters."""
+    return sum(_updated_bytes(row) for row in optimizer_rows(workload) if not row.inputs)
+
+
+def sparse_gradients(workload: Workload) -> tuple[Row, ...]:
+    """Return the optimizers' rows of tables with sparse gradients, whose inputs are a gradient's indices and values."""
+    return tuple(row for row in optimizer_rows(workload) if row.inputs)
+
+
+def sparse_gradient_bytes(workload: Workload, *, batches: FloatArray, width: Width = "full") -> FloatArray:
+    """Return the bytes of all sparse gradients of a pass: the looked-up rows and their indices."""
+    sizes = (
+        row.count * operand_bytes(one, batches=batches, dtype=stored_dtype(one, width=width))
+        for row in sparse_gradients(workload)
+        for one in row.inputs
+    )
+    return sum(sizes, 0.0 * batches)
 
 
 def _updated_bytes(row: Row) -> float:
@@ -259,11 +274,16 @@ def added(parts: Sequence[StoredBytes]) -> StoredBytes:
     return StoredBytes(**{field.name: total(field.name) for field in fields(StoredBytes)})
 
 
-def all_gradients(workload: Workload) -> StoredBytes:
-    """Return the bytes of all gradients, which stay in memory between passes under gradient accumulation."""
+def all_gradients(workload: Workload, *, passes: int = 0) -> StoredBytes:
+    """Return the bytes of all gradients, which stay in memory between passes under gradient accumulation.
+
+    Sparse gradients, which DDP keeps in no bucket, have the rows of `passes`.
+    """
     size_bytes = gradient_bytes(workload)
     double_bytes = size_bytes * double_ratio(line.gradients for line in workload.memory)
-    return StoredBytes(full=(size_bytes - double_bytes, 0.0), double=(double_bytes, 0.0))
+    start_bytes, sample_bytes = sparse_gradient_bytes(workload, batches=np.array([0.0, 1.0])).tolist()
+    sparse = (passes * start_bytes, passes * (sample_bytes - start_bytes))
+    return StoredBytes(full=(size_bytes - double_bytes + sparse[0], sparse[1]), double=(double_bytes, 0.0))
 
 
 def double_ratio(moments: Iterable[StoredBytes]) -> float:

@@ -9,7 +9,7 @@ from advisor.predict.precision import Width
 from advisor.records.prediction import PARTS, RECOMPUTED_PARTS, RESOURCES, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan
 from advisor.records.workload import Workload
-from advisor.scale.collectives import ALL_REDUCES, all_gather_s, all_reduce_s, send_s
+from advisor.scale.collectives import ALL_REDUCES, all_gather_s, all_reduce_s, rank_count, send_s
 from advisor.scale.links import fabric_of, inner_fabric, outer_fabric
 from advisor.scale.traffic import Traffic, part_of, traffic_of
 
@@ -164,12 +164,24 @@ def _data_parallel_waiting_s(
         return plan.accumulate * (of_pass_s + exposed_of_units_s(backward_s, gather_s + scatter_s, unit_count=units))
     if plan.sharding == "none":
         bucket_s, last_s = _collective_of_buckets(all_reduce_s, traffic, fabric)
-        return nothing + exposed_of_buckets_s(backward_s, bucket_s, last_s, bucket_count=traffic.bucket_count)
+        dense_s = exposed_of_buckets_s(backward_s, bucket_s, last_s, bucket_count=traffic.bucket_count)
+        return nothing + dense_s + _sparse_exchange_s(plan, traffic=traffic, fabric=fabric)
     bucket_s, last_s = _collective_of_buckets(all_gather_s, traffic, fabric)
     of_pass_s = exposed_of_buckets_s(backward_s, bucket_s, last_s, bucket_count=traffic.bucket_count)
     reductions = plan.accumulate if plan.sharding == "zero2" else 1
     # Each GPU has updated its part of the parameters and sends it to all.
     return reductions * of_pass_s + all_gather_s(traffic.gathered_bytes, fabric)
+
+
+def _sparse_exchange_s(plan: Plan, *, traffic: Traffic, fabric: Fabric) -> FloatArray | float:
+    """Return the time in which every GPU gets the rows that all have looked up: two all-gathers for each table.
+
+    One is of the indices, one of the values. The gradients of embeddings come last in backward, so nothing hides it.
+    """
+    if not traffic.sparse_count:
+        return 0.0
+    calls, ranks = 2 * traffic.sparse_count, rank_count(fabric)
+    return calls * all_gather_s(ranks * plan.accumulate * traffic.sparse_bytes / calls, fabric)
 
 
 def _collective_of_buckets(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from advisor.errors import UsageError
 from advisor.predict.blocks import outermost
+from advisor.predict.step_memory import sparse_gradients
 from advisor.records.device import Device
 from advisor.records.scale import Plan, Sharding, Spreading
 from advisor.records.workload import Workload
@@ -22,7 +23,8 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
 
     A model is split along its repeated blocks, and only inside one machine, where links are fast. Training may combine
     several such groups with data parallelism. Inference is replicated, or split among all GPUs of one machine. Served
-    language models have `served_plans`.
+    language models have `served_plans`. FSDP and ZeRO take no sparse gradients, and the tables that have them make up
+    the model: each GPU holds a copy.
     """
     passes = asked.accumulate if workload.mode == "training" else 1
     common = Plan(machines=machines, accumulate=passes, checkpoint_activations=asked.checkpoint_activations)
@@ -31,6 +33,14 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
         yield common
         return
     is_training = workload.mode == "training"
+    if sparse_gradients(workload):
+        if asked.sharding not in (None, "none"):
+            raise UsageError(
+                f"--sharding {asked.sharding}: it takes no sparse gradients, which {workload.name} has",
+                hint="leave --sharding out, build the tables with sparse=False, or divide them by rows or by table",
+            )
+        yield replace(common, data=ranks)
+        return
     shardings = (asked.sharding,) if asked.sharding else _SHARDINGS if is_training else _SHARDINGS[:1]
     for sharding in shardings:
         yield replace(common, data=ranks, sharding=sharding)

@@ -134,7 +134,7 @@ def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine
     """Keep all gradients live if they are accumulated over several passes."""
     if plan.accumulate == 1 or workload.mode == "inference":
         return line
-    return replace(line, gradients=all_gradients(workload))
+    return replace(line, gradients=all_gradients(workload, passes=plan.accumulate))
 
 
 def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:

@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
 from advisor.predict.row_work import constant_bytes
-from advisor.predict.step_memory import double_ratio, gradient_bytes, stored_bytes
+from advisor.predict.step_memory import (
+    double_ratio,
+    gradient_bytes,
+    sparse_gradient_bytes,
+    sparse_gradients,
+    stored_bytes,
+)
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
@@ -21,6 +27,7 @@ class Traffic:
     DDP sends gradients as wide as the parameters, in `bucket_count` buckets, of which the last holds
     `last_bucket_bytes`. FSDP all-gathers `gathered_bytes` of parameters and reduce-scatters `scattered_bytes` of
     gradients, in half precision if matrix products are; its units are the `block_count` blocks and the rest.
+    `sparse_bytes`, (batches,), are the sparse gradients of `sparse_count` tables: the looked-up rows and their indices.
     `result_bytes`, (batches,), is the output of one block for the whole batch. `block_ratio` is the share of the
     parameters that lies in blocks.
     """
@@ -33,6 +40,8 @@ class Traffic:
     block_count: int
     block_ratio: float
     result_bytes: FloatArray
+    sparse_bytes: FloatArray | float = 0.0
+    sparse_count: int = 0
 
 
 def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traffic:
@@ -57,6 +66,8 @@ def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traf
         block_count=count,
         block_ratio=sum(one.parameter_bytes for one in blocks) / max(1, workload.parameter_bytes),
         result_bytes=results / max(1, count),
+        sparse_bytes=sparse_gradient_bytes(workload, batches=batches, width="half" if width == "half" else "full"),
+        sparse_count=sum(row.count for row in sparse_gradients(workload)),
     )
 
 

@@ -198,7 +198,10 @@ class OptimizerSteps:
         if any(one.parameter.numel() for one in dense):
             self._record(name, merged[None], dense)
         for index, gradient in gradients.items():
-            self.recorder.assume("with sparse gradients, no row of a table is looked up twice in a step")
+            self.recorder.assume(
+                "with sparse gradients, no row of a table is looked up twice in a step; several GPUs all-gather these "
+                "rows, which DDP does not do itself with NCCL"
+            )
             self._record(name, merged[index], [stepped[index]], gradient=gradient)
 
     def _record(

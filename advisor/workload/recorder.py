@@ -39,7 +39,7 @@ from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.loaded import unwrapped
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
-from advisor.workload.sparse_fakes import called_on_sparse, is_sparse, parts_of
+from advisor.workload.sparse_fakes import called_on_sparse, is_sparse, parts_of, with_bags
 from advisor.workload.storages import CELL, STORINGS, BlockBytes, BlockMemory, Category, Storages, Stored
 from advisor.workload.user_error import passes_arguments_on, place_now
 
@@ -352,6 +352,8 @@ class Recorder(TorchDispatchMode):
     @passes_arguments_on
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._marks[PAUSED] or func in _SHAPE_QUESTIONS:
+            if any(map(is_sparse, args)):
+                return called_on_sparse(func, args, kwargs)
             return func(*args, **kwargs)
         operator = self._operators.get(func)
         if operator is None:
@@ -365,6 +367,8 @@ class Recorder(TorchDispatchMode):
             result = self.sizes.slices(*args)  # torch's own rule cuts a size that depends on data into two pieces
         elif any(map(is_sparse, args)):
             result = called_on_sparse(func, args, kwargs)
+        elif func is torch.ops.aten._embedding_bag_backward.default:
+            result = called_as_on_gpu(func, with_bags(args), kwargs)
         elif is_ctc_loss_on_fakes(func, args):
             result = ctc_loss_on_fakes(func, args, self.sizes)
         else:

@@ -11,6 +11,7 @@ _SUMS = frozenset(f"aten::{name}" for name in ("add", "add_", "sub", "sub_"))
 _WITHOUT_ELEMENTS = frozenset(
     f"aten::{name}" for name in ("zero_", "zeros_like", "empty_like", "sparse_resize_and_clear_")
 )
+_ADD_IN_PLACE = "aten::add_"
 _COALESCE = "aten::_coalesce"
 
 
@@ -32,8 +33,10 @@ def called_on_sparse(func: Any, args: Any, kwargs: Any) -> Any:
     """
     operands = [one for one in args if is_sparse(one)]
     counts, first_is_coalesced = [one._nnz() for one in operands], operands[0].is_coalesced()
-    result = func(*args, **kwargs)
     name = func._schema.name
+    if name == _ADD_IN_PLACE and hasattr(args[0], "fake_mode") and not is_sparse(args[0]):
+        return args[0]  # torch would make a real tensor of the whole table
+    result = func(*args, **kwargs)
     if not is_sparse(result) or not hasattr(result, "fake_mode") or name in _WITHOUT_ELEMENTS:
         return result
     count = sum(counts) if name in _SUMS else counts[0]
@@ -45,6 +48,15 @@ def called_on_sparse(func: Any, args: Any, kwargs: Any) -> Any:
         return filled
     result.data = filled
     return result
+
+
+def with_bags(args: Any) -> Any:
+    """Return the arguments of `aten._embedding_bag_backward` with a bag for each look-up, as its kernels fill them in.
+
+    The forward of fake tensors leaves them out; without them, a sparse gradient would have no row.
+    """
+    grad, lookups, offsets, bags, *others = args
+    return (grad, lookups, offsets, bags if bags.numel() else torch.empty_like(lookups), *others)
 
 
 def _of_elements(like: torch.Tensor, *, count: int, is_coalesced: bool) -> torch.Tensor:

@@ -26,3 +26,10 @@ def test_a_copy_moves_indices_and_values():
     assert cost_of("aten.clone[sparse]", [PLACES, VALUES], [PLACES, VALUES]) == cost(
         flops=0, read_bytes=240, write_bytes=240
     )
+
+
+def test_each_look_up_of_a_bag_takes_a_copy_of_its_gradient():
+    bags = [tensor(2, 8), indices(6), indices(2)]
+    assert cost_of("aten._embedding_bag_backward[sparse]", bags, [PLACES, VALUES]) == cost(
+        flops=0, read_bytes=240, write_bytes=240
+    )

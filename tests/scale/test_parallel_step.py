@@ -64,6 +64,15 @@ def test_data_parallel_waits_for_its_last_bucket() -> None:
     assert second(found.step_s) == pytest.approx(10.0 + bucket_s)
 
 
+def test_sparse_gradients_are_gathered_after_backward() -> None:
+    # The rows of 4 GPUs, 1 MB each in two passes, in two calls for each of 2 tables.
+    sent = traffic(sparse_bytes=np.array([1e6]), sparse_count=2)
+    found = spread_step(WHOLE, Plan(data=4, accumulate=2), traffic=sent, fabric=fabric(gpus=4))
+    dense = spread(Plan(data=4, accumulate=2))
+    added_s = 4 * float(all_gather_s(2e6, fabric(gpus=4)))
+    assert second(found.waiting_s) == pytest.approx(second(dense.waiting_s) + added_s)
+
+
 def test_passes_repeat_all_but_the_optimizer_and_the_reduction_of_gradients() -> None:
     # 3 x 9 s and 1 s; one bucket as before.
     assert second(spread(Plan(data=4, accumulate=3)).step_s) == pytest.approx(

@@ -1,8 +1,11 @@
 from dataclasses import replace
 
+import pytest
+
+from advisor.errors import UsageError
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding, Spreading
-from advisor.records.workload import Workload
+from advisor.records.workload import Operand, Workload
 from advisor.scale.plans import gpu_counts, machine_counts, plans_of, served_plans
 from tests.scale.toys import workload
 
@@ -60,6 +63,16 @@ def test_a_pipeline_has_a_block_for_each_stage() -> None:
 def test_exactly_so_many_machines_may_be_asked_for() -> None:
     assert machine_counts(has_network=True, asked=Spreading(max_machines=64, machines=16)) == [16]
     assert machine_counts(has_network=False, asked=Spreading(max_machines=64, machines=16)) == []
+
+
+def test_sparse_gradients_leave_copies_with_all_tables() -> None:
+    large = workload()
+    (optimizer,) = large.rows
+    parts = (Operand(shape=(1, (0.0, 2.0)), dtype="int64"), Operand(shape=((0.0, 2.0), 8), dtype="float32"))
+    sparse = replace(large, rows=(replace(optimizer, inputs=parts),))
+    assert list(plans_of(sparse, gpu_count=4, machines=1, asked=Spreading())) == [Plan(data=4)]
+    with pytest.raises(UsageError, match="sparse gradients"):
+        list(plans_of(sparse, gpu_count=4, machines=1, asked=Spreading(sharding="zero3")))
 
 
 def test_inference_accumulates_nothing() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,16 @@ def test_the_gradient_that_comes_last_is_in_the_last_bucket_whole() -> None:
     )
     found = traffic_of(workload(rows=rows), batches=np.array([2.0]), width="full")
     assert (found.gradient_bytes, found.bucket_count, found.last_bucket_bytes) == (1e8, 4, 4e7)
+
+
+def test_sparse_gradients_send_the_rows_that_were_looked_up() -> None:
+    # 2 rows of 8 values a sample, with an index each, in each of 3 tables: 3 x 2 x (32 + 8) bytes, 2 samples. The dense
+    # gradients are the 480 bytes of the toy.
+    toy = workload()
+    (optimizer,) = toy.rows
+    parts = (Operand(shape=(1, (0.0, 2.0)), dtype="int64"), Operand(shape=((0.0, 2.0), 8), dtype="float32"))
+    sparse = replace(optimizer, inputs=parts, attributes={**optimizer.attributes, "element_count": 1e9}, count=3)
+    found = traffic_of(workload(rows=(optimizer, sparse)), batches=np.array([2.0]), width="full")
+    assert (found.gradient_bytes, found.sparse_bytes.tolist(), found.sparse_count) == (480.0, [480.0], 3)
+    half = traffic_of(workload(rows=(optimizer, sparse)), batches=np.array([2.0]), width="half")
+    assert half.sparse_bytes.tolist() == [3 * 2 * 2 * (16 + 8)]

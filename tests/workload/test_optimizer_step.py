@@ -168,6 +168,18 @@ def test_a_sparse_gradient_updates_only_its_rows():
     assert "looked up twice" in workload.assumptions[-1]
 
 
+def test_the_sparse_gradient_of_bags_has_a_row_for_each_look_up():
+    bags = sparse_table(table=nn.EmbeddingBag(10**10, 8, sparse=True, mode="sum", device="meta"))
+    bags.forward = lambda ids: bags.table(ids).sum(1)
+    workload = traced(bags, lookups, mode="training", optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    [row] = rows_of(workload, "optimizer")
+    assert [one.shape for one in row.inputs] == [(1, (0, 6)), ((0, 6), 8)]
+    [backward] = rows_of(workload, "aten._embedding_bag_backward[sparse]")
+    # Of 2 samples, 12 indices and their bags' gradients are read, and 12 indices and rows are written.
+    cost = row_cost(backward, batch=2)
+    assert (cost.read_bytes, cost.write_bytes) == (12 * (8 + 32), 12 * (8 + 32))
+
+
 def test_dense_and_sparse_gradients_are_two_rows():
     model = sparse_table(last=nn.Linear(8, 4))
     workload = traced(model, lookups, mode="training", optimizer=lambda p: torch.optim.SGD(p, lr=0.1))

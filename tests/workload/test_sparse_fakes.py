@@ -55,3 +55,10 @@ def test_a_dense_result_stays_dense():
     with fake_mode(symbolic=False, isolated=False):
         table = torch.ones(50, 4)
         assert called_on_sparse(aten.add_.Tensor, (table, gradient(6)), {}) is table
+
+
+def test_a_table_that_fits_in_no_memory_takes_a_sparse_gradient():
+    with fake_mode(symbolic=False, isolated=False):
+        table, rows = torch.ones(10**12, 4), torch.zeros(1, 6, dtype=torch.int64)
+        sparse = torch.sparse_coo_tensor(rows, torch.ones(6, 4), table.shape, check_invariants=False)
+        assert called_on_sparse(aten.add_.Tensor, (table, sparse), {"alpha": -0.1}) is table
