@@ -53,6 +53,7 @@ from advisor.workload.loaded import (
     tensors_in,
 )
 from advisor.workload.optimizer_step import OptimizerSteps
+from advisor.workload.patching import patched
 from advisor.workload.real_step import SMALLER_STEP_HINT, real_step_note, running_for_real
 from advisor.workload.recorder import Moment, Recorder, Recording
 from advisor.workload.user_error import is_of_user
@@ -68,6 +69,8 @@ _CPU_STEP_COPIES = {"inference": 2, "training": 6}
 """Memory of a real step in copies of the parameters: a copy and activations; in training also gradients and state."""
 
 
+_LAYER_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")
+"""The names under which models of transformers and fairseq hold the probability."""
 _ONE_AT_A_TIME = threading.RLock()
 """Random generators, warning filters and torch's functions are shared by the process. The lock is reentrant: patches of
 a nested trace lie on top and are removed first."""
@@ -87,12 +90,49 @@ def trace(
     """Trace one step on fake tensors; if its code needs values, with assumed sizes; if that fails, by a real step.
 
     Without `real_step` the last is left out, and what the code raised is raised. `batch` matters only if the dimensions
-    are not affine in the batch. `isolated` means that the process exists only for tracing. With `attention` "eager",
-    attention that the model leaves to torch takes torch's math path; with `half_attention` autocast runs it in half, as
-    until PyTorch 2.4. Raises whatever the user's code raises, and `TraceError` if a real step is needed but does not
-    fit in this machine's memory. Bugs of our own are raised at once, without trying the next method.
+    are not affine in the batch. LayerDrop is left out. `isolated` means that the process exists only for tracing. With
+    `attention` "eager", attention that the model leaves to torch takes torch's math path; with `half_attention`
+    autocast runs it in half, as until PyTorch 2.4. Raises whatever the user's code raises, and `TraceError` if a real
+    step is needed but does not fit in this machine's memory. Bugs of our own are raised at once, without trying the
+    next method.
     """
     loaded = initialized(loaded, mode=mode)
+    drops = _layer_drops(loaded.model) if mode == "training" else []
+    if drops:
+        note = "LayerDrop is left out: no layer is dropped, so real steps are shorter on average"
+        loaded = replace(loaded, notes=(*loaded.notes, note))
+    with patched(((*drop, 0.0) for drop in drops), in_all_threads=True):
+        return _traced(
+            loaded,
+            mode=mode,
+            batch=batch,
+            isolated=isolated,
+            attention=attention,
+            half_attention=half_attention,
+            real_step=real_step,
+        )
+
+
+def _layer_drops(model: nn.Module) -> list[tuple[Any, str]]:
+    """Return the objects and their attributes that hold a probability of dropping a layer (Fan et al., 2020)."""
+    owners = {id(one): one for module in model.modules() for one in (module, getattr(module, "config", None))}
+    found = (
+        (owner, name) for owner in owners.values() for name in _LAYER_DROPS if name in getattr(owner, "__dict__", ())
+    )
+    return [(owner, name) for owner, name in found if isinstance(vars(owner)[name], float) and vars(owner)[name] > 0]
+
+
+def _traced(
+    loaded: LoadedModel,
+    *,
+    mode: Mode,
+    batch: int | None,
+    isolated: bool,
+    attention: Attention,
+    half_attention: bool,
+    real_step: bool,
+) -> Workload:
+    """Trace one step by the first method that works."""
     tracer_by = partial(
         _Tracer, loaded, mode=mode, isolated=isolated, attention=attention, half_attention=half_attention
     )

@@ -318,6 +318,27 @@ def test_a_model_without_parameters_cannot_be_trained():
         traced(nn.ReLU(), vectors, mode="training")
 
 
+def test_no_layer_is_dropped_in_training():
+    class Dropping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.layerdrop = nn.ModuleList(nn.Linear(8, 8) for _ in range(4)), 0.5
+
+        def forward(self, x):
+            for layer in self.layers:
+                if not self.training or self.layerdrop == 0 or torch.rand([]) >= self.layerdrop:
+                    x = layer(x)
+            return x
+
+    model = Dropping()
+    workload = traced(model, vectors, mode="training")
+    assert workload.method == "fake"
+    assert op_counts(workload, phase="forward")["aten.addmm"] == 4
+    assert any("LayerDrop" in one for one in workload.assumptions)
+    assert model.layerdrop == 0.5
+    assert not any("LayerDrop" in one for one in traced(model, vectors).assumptions)
+
+
 def test_inference_needs_no_gradients_and_evaluates():
     workload = traced(nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.BatchNorm1d(8)), vectors)
     assert op_counts(workload) == {"aten.addmm": 1, "aten.native_batch_norm": 1}
