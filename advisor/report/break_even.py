@@ -284,6 +284,7 @@ def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[s
         yield "no CPU and no GPU can run the job within the limits."
         return
     points = [point for point in curve.points if point.cpu or point.gpu]
+    beyond = [place(number_text(point.at)) for point in curve.points if point.at > points[-1].at]
     if len(parts) == 1:
         first, last = (place(number_text(point.at)) for point in (points[0], points[-1]))
         yield f"{_winner(parts[0])} everywhere from {first} to {last}."
@@ -296,10 +297,13 @@ def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[s
         if len(ended) > _NAMED_COUNT:
             ended[_NAMED_COUNT:] = [f"{len(ended) - _NAMED_COUNT} more changes"]
         end = parts[-1]
-        if len(parts) == 2 and not any(one.is_alone for one in parts):
+        if len(parts) == 2 and not beyond and not any(one.is_alone for one in parts):
             yield f"{ended[0]}, {'perhaps ' if end.is_in_doubt else ''}a {KIND_NAMES[end.kind]} above."
         else:
-            yield f"{', then '.join((*ended, _winner(end)))} above that."
+            limit = f"up to {place(number_text(points[-1].at))}" if beyond else "above that"
+            yield f"{', then '.join((*ended, _winner(end)))} {limit}."
+    if beyond:
+        yield f"no CPU and no GPU can run the job at {beyond[0]}{' or more' if len(beyond) > 1 else ''}."
     open_count = sum(one.cost_ratio is not None and is_too_close(one.cost_ratio) for one in points)
     if open_count:
         yield f"too close to call at {open_count} of {len(points)} points (90 % interval of the cost ratio includes 1)."

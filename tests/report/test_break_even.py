@@ -108,6 +108,9 @@ def test_a_device_that_can_do_no_more_leaves_the_other_alone() -> None:
     shown = findings(curve(point(1, 2.0, 1.0), point(1024, 2.0, None), crossings=(gone,)))
     assert_says(shown, "GPU", "cheaper", "batch 600", "CPU", "only")
     assert_says(findings(curve(point(1, None, None))), "no CPU", "no GPU")
+    ended = curve(point(1, 2.0, 1.0), point(1024, 2.0, None), point(2048, None, None), crossings=(gone,))
+    assert_says(findings(ended), "CPU", "only", "batch 1,024", "no GPU", "batch 2,048")
+    assert "above" not in findings(ended)
     assert_says(findings(curve(point(1, None, 1.0))), "GPU", "only", "batch 1", "batch 1")
 
 
