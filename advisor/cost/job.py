@@ -56,6 +56,7 @@ def job_for(workload: Workload, options: Options) -> Job:
         compile=options.compile,
         price=price_kind_of(options),
         tokens=options.tokens,
+        packed_samples=_packed_samples(options),
         requests_per_day=_daily(options),
         requests_per_second=options.requests_per_second,
         max_utilization=options.max_utilization,
@@ -203,10 +204,19 @@ def _sample_count(options: Options, *, batch: int, tokens_per_sample: int | None
                 hint="give the size as --samples or --steps",
             )
         return math.ceil(options.tokens / tokens_per_sample)
-    samples = (options.samples or ASSUMED_SAMPLES) * (options.epochs or 1)
+    samples = _all_samples(options)
     if options.mean_tokens is None or tokens_per_sample is None:
         return samples
     return math.ceil(samples * options.mean_tokens / tokens_per_sample)
+
+
+def _all_samples(options: Options) -> int:
+    return (options.samples or ASSUMED_SAMPLES) * (options.epochs or 1)
+
+
+def _packed_samples(options: Options) -> int | None:
+    is_by_samples = options.samples is not None and options.steps is None and options.tokens is None
+    return _all_samples(options) if is_by_samples and options.mean_tokens is not None else None
 
 
 def _check_sizes(options: Options) -> None:

@@ -405,6 +405,7 @@ class Job:
     """The job to price.
 
     - `samples`: all samples of the job; for a service, the requests of a month
+    - `packed_samples`: samples of the data set, which are packed into `samples` sequences; None if they are not packed
     - `assumed`: the user gave no size, so the job is one million samples on a busy device
     - `requests_per_day`: set for an always-on service
     - `requests_per_second`: set if the user gave the load in this unit
@@ -427,6 +428,7 @@ class Job:
     compile: CompileMode
     price: PriceKind
     tokens: int | None = None
+    packed_samples: int | None = None
     requests_per_day: int | None = None
     requests_per_second: float | None = None
     max_utilization: float = 0.7

@@ -291,6 +291,8 @@ def _samples_done(job: Job, unit: SampleUnit | None = None) -> str:
     count = (
         samples_text(job.samples, job.generation) if unit is None else f"a {unit.name} {samples_noun(job.generation)}"
     )
+    if job.packed_samples is not None and unit is None:
+        return f"{verb} {samples_text(job.packed_samples, None)}, packed into {job.samples:,} sequences,"
     return f"{verb} {count}"
 
 

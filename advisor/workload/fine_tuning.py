@@ -223,6 +223,8 @@ one, "adamw_torch", which holds intermediate results as large as the parameters.
 
 def _notes(model: nn.Module, fine_tuning: FineTuning, *, has_experts: bool) -> Iterator[str]:
     """Yield what is trained, and what stays in 16 bits although it was asked for in 4."""
+    if fine_tuning.sequence is None:
+        yield f"sequences of at most {fine_tuning.tokens} tokens assumed: --sequence is not given"
     trained = f"{sum(one.numel() for one in model.parameters() if one.requires_grad):,} parameters are trained"
     if fine_tuning.method == "full":
         yield f"fine-tuning: {trained}"

@@ -32,6 +32,14 @@ def test_the_job_is_samples_times_epochs() -> None:
     assert not job(samples=500).assumed
 
 
+def test_packed_samples_stand_beside_the_sequences_that_hold_them() -> None:
+    # 500 samples x 3 epochs x 400 tokens = 600,000 tokens, in sequences of 1,024: 585.9.
+    packed = job(inputs=(IDS,), samples=500, epochs=3, packing=True, mean_tokens=400.0)
+    assert (packed.samples, packed.packed_samples) == (586, 1500)
+    assert job(inputs=(IDS,), samples=500).packed_samples is None
+    assert job(inputs=(IDS,), tokens=600_000, packing=True, mean_tokens=400.0).packed_samples is None
+
+
 def test_steps_are_of_the_batch_asked_for_else_of_the_sources_own() -> None:
     assert job(steps=10, batch="64").samples == 640
     assert job(steps=10).samples == 320

@@ -149,6 +149,10 @@ def test_a_config_may_name_its_class_without_a_list(tmp_path: Path) -> None:
     assert type(loaded.model).__name__ == "GPT2LMHeadModel"
 
 
+def test_tokens_that_were_asked_for_are_not_assumed(tmp_path: Path) -> None:
+    assert load(config(tmp_path, **GPT2), mode="training", specs=(), tokens=32).notes[0] == "input of 32 tokens"
+
+
 def test_a_config_without_architectures_gives_the_bare_model(tmp_path: Path) -> None:
     assert type(load_inference(config(tmp_path, **GPT2)).model).__name__ == "GPT2Model"
 

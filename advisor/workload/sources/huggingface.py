@@ -83,7 +83,7 @@ def load(
     model = build(lambda: kind(config), reference)
     if specs:
         return load_live(model, specs=specs, name=name)
-    makers, note = _inputs(model, config, found.path, tokens=tokens or _TOKENS)
+    makers, note = _inputs(model, config, found.path, tokens=tokens)
     if mode == "inference" and kind.can_generate():
         note += "; a sample is one forward pass: for generated text, add --prompt-tokens and --output-tokens"
     labels = _labels(model, makers) if mode == "training" else {}
@@ -191,7 +191,7 @@ def _model_class(transformers: Any, config: Any, path: Path) -> Any:
     return kind
 
 
-def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers, str]:
+def _inputs(model: Any, config: Any, path: Path, *, tokens: int | None) -> tuple[Makers, str]:
     """Return functions that make the forward's arguments, and a note on the assumed sizes."""
     forward = inspect.signature(model.forward).parameters
     text = getattr(config, "text_config", config)
@@ -210,9 +210,9 @@ def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers
         return _image_shape(vision)
 
     if main == "input_ids":
-        token_count = min([tokens, *_limits(text)])
+        token_count = min([tokens or _TOKENS, *_limits(text)])
         makers = {"input_ids": _token_maker(token_count, text.vocab_size)}
-        note = f"input of {token_count} tokens assumed"
+        note = f"input of {token_count} tokens{'' if tokens else ' assumed'}"
         if "return_loss" in forward and "pixel_values" in forward:  # two towers, as in CLIP
             makers["pixel_values"] = _image_maker(shape_of_images())
     elif main == "pixel_values":
@@ -229,7 +229,7 @@ def _inputs(model: Any, config: Any, path: Path, *, tokens: int) -> tuple[Makers
     else:
         raise unknown_shape(main)
     if config.is_encoder_decoder and "decoder_input_ids" in forward:
-        decoded_count = min([tokens, *_limits(config)])
+        decoded_count = min([tokens or _TOKENS, *_limits(config)])
         makers["decoder_input_ids"] = _token_maker(decoded_count, config.vocab_size)
     return makers, note
 
