@@ -45,7 +45,8 @@ _CHANGES: Mapping[ChangeKind, str] = {
     "instance": "{}",
 }
 _NOTHING_SAVES = (
-    "none: no other precision, batch, layout, attention or instance saves 1 %, and neither does torch.compile."
+    "none: on this instance no other precision, batch, layout or attention saves 1 %, nor does torch.compile; nor does "
+    "another instance with the same settings."
 )
 _NOTHING_SAVES_OF_SERVICE = "none: neither weights of fewer bits nor another instance saves 1 %."
 _PACES: Mapping[str, str] = {
