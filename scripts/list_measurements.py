@@ -453,7 +453,9 @@ def list_dashboard() -> Table:
     """
     rows = [
         TimedStep(
-            model=published["model"] if ":" in published["model"] else f"hf:inductor_dashboard/{published['model']}.json",
+            model=published["model"]
+            if ":" in published["model"]
+            else f"hf:inductor_dashboard/{published['model']}.json",
             mode="inference",
             precision=cast("Precision", published["precision"]),
             compile=cast("CompileMode", published["compile"]),
@@ -484,7 +486,12 @@ def dashboard_configs() -> dict[str, dict[str, Any]]:
     """Return a config of default values for each class."""
     no_cache = {"use_cache": False}
     return {
-        name: {"model_type": kind, "architectures": [name], **no_cache, **({"pad_token_id": 0} if kind == "gpt2" else {})}
+        name: {
+            "model_type": kind,
+            "architectures": [name],
+            **no_cache,
+            **({"pad_token_id": 0} if kind == "gpt2" else {}),
+        }
         for name, kind in DASHBOARD_TYPES.items()
     }
 

@@ -77,7 +77,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         )
         if quote is not None:
             step = replace(step, power=quote.power, energy_kwh=quote.energy_kwh, co2_kg=quote.co2_kg)
-        if quote is not None and is_explained_whole(quote, workload.generation) and quote.provider != LOCAL:
+        if quote is not None and quote.provider != LOCAL:
             predicted_alike = replace(question, correct=partial(scaled, ratio=predicted.timed_ratio))
             changes = saving_changes(quote, recommendation, predicted_alike)
             step = replace(step, job_usd=quote.job_usd, changes=changes)
