@@ -39,12 +39,13 @@ FILES = sorted(
         "lamikr.csv",
         "*matmuls.csv",
         "deep_learning_examples.csv",
+        "inductor_dashboard.csv",
         "intel.csv",
         "vidur_*.csv",
     )
     for file in MEASURED.glob(pattern)
 )
-CONFIG_FOLDERS = ("deep_learning_examples", "intel", "neusight")
+CONFIG_FOLDERS = ("deep_learning_examples", "inductor_dashboard", "intel", "neusight")
 
 LLAMA_ON_FOUR = {
     "gpu": "a40",
@@ -103,6 +104,7 @@ def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> Non
         "ryujaehun",
         "lamikr",
         "deep_learning_examples",
+        "inductor_dashboard",
         "aiconfigurator_matmuls",
         "intel",
         "vidur_ops",

@@ -24,7 +24,7 @@ _NO_CORE_LIMIT = np.array(np.inf)
 _JOIN_EXPONENT = 0.5
 """How the cost of a barrier grows with the core count: 1 for a linear barrier, near 0 for a tree. Each generation left
 out is predicted better with 0.45 than with 0.7, and as a whole no better with a tree
-(docs/internals/experiments.md). No measured CPU has more than 14 cores."""
+(docs/internals/experiments.md). On CPUs with more than 14 cores only steps of 25 ms and more were measured."""
 _SWAP_CYCLES, _AMD_SWAP_CYCLES = 24.0, 9.0
 """Cycles of an addition by a locked compare-and-swap: Emerald Rapids and Zen 4 (8.2 to 9.4, tables of 64 to 6,400 rows
 that fit into a cache), torch 2.13. Other vendors' CPUs were not measured."""

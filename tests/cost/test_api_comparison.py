@@ -64,7 +64,6 @@ def test_tax_is_on_the_api_as_on_the_service() -> None:
     found = compare_with_api(
         "2,6",
         machines(usd_per_month=730.0 * 1.19, requests_per_day=10_000),
-        grid=GRID,
         known={},
         job=job(),
         tax_percent=19.0,
