@@ -111,7 +111,7 @@ def test_old_prices_are_marked_and_can_be_left_out(rank: Any) -> None:
     assert {"2026-05-24"} <= {quote.price_date for quote in marked}
     assert not any(quote.price_date == "2026-05-24" and quote.price_marks for quote in fresh.quotes)
     (warning,) = (one for one in old.warnings if "OLD" in one)
-    assert_says(warning, f"{len(marked):,} of the {len(old.quotes):,}", "OLD")
+    assert_says(warning, f"{len(marked):,} of {len(old.quotes):,}", "OLD")
     without = rank(max_price_age=104, drop_prices="old")
     assert not any(quote.price_marks for quote in without.quotes)
     assert Counter(rejection.code for rejection in without.rejected)["old-price"] >= len(marked)

@@ -358,4 +358,4 @@ def test_the_only_part_that_a_step_calls_is_observed_in_place_of_the_whole(
     assert (cost.recommendation is not None) == is_advised
     (text,) = said
     if not is_advised:
-        assert_says(text, "No advice", "Parts", f"{len(used)} of its parts")
+        assert_says(text, "No advice", f"calls {len(used)} submodules of Parts")

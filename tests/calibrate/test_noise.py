@@ -30,7 +30,7 @@ def test_a_quiet_machine_is_not_warned_of() -> None:
 def test_blocks_that_lie_apart_are_said() -> None:
     noise = noise_of(quiet(iqr_ratio=0.2), spare_cpu_count=0, used_cpu_count=4)
 
-    assert "vary by 20%" in noise.warnings[0]
+    assert "vary by 20 %" in noise.warnings[0]
     assert noise.log_spread == pytest.approx(0.2 / 1.349)
 
 
@@ -43,7 +43,7 @@ def test_a_clock_that_falls_is_said() -> None:
     noise = noise_of(timings(halves), spare_cpu_count=0, used_cpu_count=4)
 
     assert len(halves) % 2 == 0
-    assert "up to 50% longer" in noise.warnings[0]
+    assert "up to 50 % longer" in noise.warnings[0]
     # The logarithms of 1 and 1.5 lie 0.405 apart, so 0.203 from their mean.
     assert noise.log_spread == pytest.approx(np.hypot(0.2027, 0.0148), abs=1e-3)
 

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.cost.batch_choice import choose_batches
+from advisor.cost.market import Market
 from advisor.cost.payback import best_rented, life_hours, owned_notes, payback_hours
 from advisor.cost.rank_offers import rank
 from advisor.records.answer import CostParts, Interval, Quote
@@ -90,17 +92,19 @@ def test_the_best_rented_offer_is_judged_without_the_owned_machine() -> None:
     offers = selection(box, offer("m1", usd_per_hour=0.72), offer("m2", usd_per_hour=0.36))
     devices = device("slow"), device("quick", kind="gpu")
     unmeasured = np.array([["fitted"], ["datasheet"]], dtype=np.object_)
+    market, asked = Market(offers, fleet=fleet(0, 0, 1, devices=devices)), job(1000)
+    steps = predictions(*devices, step_s=[[1.0], [1.0]], time_sources=unmeasured)
     given: dict[str, Any] = {
-        "fleet": fleet(0, 0, 1, devices=devices),
-        "predictions": predictions(*devices, step_s=[[1.0], [1.0]], time_sources=unmeasured),
-        "job": job(1000),
+        "predictions": steps,
+        "job": asked,
+        "choice": choose_batches(steps, job=asked, terms=market.on_devices(asked)),
     }
-    quotes = rank(offers, **given).quotes
+    quotes = rank(market, **given).quotes
     assert [(one.instance, one.may_lead) for one in quotes] == [("box", True), ("m2", False), ("m1", True)]
-    rented = best_rented(offers, quotes, **given)
+    rented = best_rented(market, quotes, **given)
     assert rented is not None
     assert (rented.instance, rented.may_lead) == ("m2", True)
-    assert best_rented(offers, quotes[1:], **given) is None
+    assert best_rented(market, quotes[1:], **given) is None
 
 
 def test_without_a_rented_or_an_owned_machine_there_is_nothing_to_compare() -> None:

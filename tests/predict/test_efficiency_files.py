@@ -72,7 +72,8 @@ def test_less_is_known_of_other_generations_and_least_of_other_vendors(
         log_spread(device(kind=kind, vendor=name, generation=one))
         for name, one in ((vendor, generation), (vendor, "Next"), ("Other", "Next"))
     )
-    assert 0.99 * known < of_vendor < 0.9 * of_none  # NVIDIA's generations are alike
+    assert 0.99 * known < of_vendor  # NVIDIA's generations are alike
+    assert of_vendor < 0.9 * of_none if kind == "gpu" else of_vendor <= of_none  # so are AMD's and Intel's CPUs
 
 
 @pytest.mark.parametrize("efficiency", [one for one in OF_MAKE_FIT if one.generation != WHOLE_STEPS], ids=file_name)

@@ -36,6 +36,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "best_in_auto",
             "chance_by_device",
             "best_by_tier",
+            "best_rented",
             "situations",
             "api",
             "choices",

@@ -28,7 +28,7 @@ def test_the_largest_that_is_too_small_is_named_with_the_numbers_and_what_would_
     # 11 GB and a CUDA context of 0.48 GB are 10.7 GiB; B has 8 GB, 7.45 GiB.
     assert_says(note, "B", "7.45 GiB", "batch 8", "10.7 GiB", "fp32")
     # Of 3 GB and 8 x 0.4 GB, with the context, are 6.22 GiB.
-    assert "activation checkpointing 6.22 GiB" in note
+    assert "activation checkpointing (6.22 GiB)" in note
     assert "8-bit optimizer" not in note  # 9.5 GB
 
 

@@ -108,7 +108,7 @@ def test_what_was_assumed_is_said_in_short():
         sizes(size)
     [note] = sizes.notes()
     assert_says(note, "8 sizes", "50, 50, 50, 50, 50, 50, ...")
-    assert "50% true" in note
+    assert "50 % true" in note
 
 
 def test_every_batch_is_assumed_alike():

@@ -264,7 +264,7 @@ def test_a_boolean_mask_is_taken_to_be_half_true(mode):
     assert workload.batch_is_affine
     # Half of 20 samples: 2 x 10 x 8 x 4.
     assert flops_by_op(workload, batch=20)["aten.addmm"] == 640
-    assert any("50% true" in note and "assumed to be 2" in note for note in workload.assumptions)
+    assert any("50 % true" in note and "assumed to be 2" in note for note in workload.assumptions)
 
 
 def test_nonzero_is_taken_to_find_half():
