@@ -67,8 +67,9 @@ _TRUST: Mapping[tuple[str, str], float] = {
 vendor and laptops, with the same program; with 0.3 they move what NVIDIA's GPUs share, and an A100 left out is off by
 12 % instead of 5 %. Single operators count less than steps. The calibration steps ran on the same CPU as the project's
 other steps, and with full weight that CPU would dominate. Shared CPUs: the same step takes 10 to 40 % more or less time
-a quarter of an hour later. Intel's dashboard: years and releases of torch lie between its steps. The matmuls that owners measured on 29 GPUs would outweigh NeuSight's steps: with 0.15
-instead of 0.07, an A100 left out of the fit is off by 5 % instead of 4 %."""
+a quarter of an hour later. Intel's dashboard: years and releases of torch lie between its steps. The matmuls that
+owners measured on 29 GPUs would outweigh NeuSight's steps: with 0.15 instead of 0.07, an A100 left out of the fit is
+off by 5 % instead of 4 %."""
 _WITH_COPY = frozenset({"ryujaehun", "lamikr"})
 """Files whose times include the copy of the inputs to the device."""
 OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls", "aiconfigurator_matmuls"})

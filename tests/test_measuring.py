@@ -162,7 +162,7 @@ def test_a_report_says_the_same_of_a_timed_step_everywhere(ratio: float) -> None
     assert step.total.kernels_s <= step.step_s.mid * 1.0001
     (point,) = (point for point in detail.batches if point.batch == 4)
     assert point.step_s == detail.quote.step_s
-    # Of 2,048 samples: a step of 0.4 s + 2048 x 0.01 s instead of 512 of 0.44 s, as is predicted: its error saves nothing.
+    # 2,048 samples in a step of 0.4 s + 2048 x 0.01 s, not in 512 of 0.44 s: the prediction's error saves nothing.
     (saving,) = (change for change in step.changes if change.kind == "batch")
     assert (saving.to, saving.saved_ratio) == ("2048", pytest.approx(1 - 20.88 / (512 * 0.44)))
     assert shown.break_even is not None
