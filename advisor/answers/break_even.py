@@ -27,7 +27,7 @@ from advisor.predict.join import at_batches
 from advisor.question.from_source import CHOOSE_AN_OFFER
 from advisor.question.record import Question
 from advisor.question.variations import Variation
-from advisor.records.answer import Job, JobLimits
+from advisor.records.answer import Job
 from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, BreakEven, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.flag_values import flag_name
@@ -130,10 +130,12 @@ class _Market:
     def for_any_job(self, question: Question) -> Callable[[Job], ByKind]:
         """Return the function that finds the cheapest offers for a job, at the batch sizes that it may choose from.
 
-        Under limits, each job has its own plans over GPUs and machines.
+        Under limits on the whole job, each size of it has its own plans over GPUs and machines.
         """
-        kept = KeptSteps()
-        alike = None if self.job.limits != JobLimits() else predict_asked(question, self._market, job=self.job)
+        kept, limits = KeptSteps(), self.job.limits
+        of_whole_job = (limits.deadline_s, limits.max_usd, limits.max_usd_per_hour, limits.max_co2_kg)
+        is_planned_anew = self.job.generation is None and any(limit is not None for limit in of_whole_job)
+        alike = None if is_planned_anew else predict_asked(question, self._market, job=self.job)
 
         def cheapest(job: Job) -> ByKind:
             return self.cheapest(alike or predict_asked(question, self._market, job=job, kept=kept), job)
