@@ -171,7 +171,8 @@ def _usd(
         of_instance_usd = 730 * (usd_per_hour + 3600 * of(terms.storage_usd_per_s))
         rent_usd: FloatArray = instances * of_instance_usd
         return rent_usd
-    busy_s = start_up_s + of(np.ceil(job.samples / batch)) * step_s
+    steps = job.samples / batch
+    busy_s = start_up_s + of(steps if job.assumed else np.ceil(steps)) * step_s
     increment_s = of(terms.increment_s)
     whole_s = np.ceil(busy_s / np.where(increment_s > 0, increment_s, 1.0) * (1 - 1e-12)) * increment_s
     paid_s = np.maximum(np.maximum(whole_s, busy_s), of(terms.minimum_s))
