@@ -125,7 +125,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
             terms.usd_per_hour[:, np.newaxis] * np.exp(of_price),
             _start_up_s(terms, of_start),
             batch=batch,
-            terms=market.terms(job),
+            terms=terms,
             job=job,
         )
         wins_of_all += _wins(usd)
