@@ -191,7 +191,7 @@ class Spreads:
     """All spreads that follow from some steps."""
 
     known: Mapping[str, Spread]
-    """Those of a known device, by precision class."""
+    """Spreads of a known device, by precision class."""
     unseen: Mapping[Level, float]
     """The spread that each level's offset adds to that of a known device."""
 

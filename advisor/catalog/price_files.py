@@ -240,8 +240,8 @@ def _read_prices(line: Node, *, head: _Head) -> tuple[Price, ...]:
         if kind == "spot":
             message = f"spot {price.usd_per_hour} is above on-demand {on_demand.usd_per_hour}"
             raise line[kind].error(message, hint="correct one of the two, or remove the spot price")
-        # Commitments may cost more than on-demand, if they were priced before a cut of the on-demand price. Of the
-        # user's own, `with_doubts` warns.
+        # The provider may have cut the on-demand price since the commitment was listed. `with_doubts` warns about the
+        # user's own commitments.
         if price.basis != "own_rate":
             why = f"{kind} {price.usd_per_hour} is above on-demand {on_demand.usd_per_hour}"
             prices[kind] = replace(price, suspect=True, note=note or why)

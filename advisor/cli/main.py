@@ -31,7 +31,7 @@ _SYNONYMS = {
     "--dtype": "--precision NAME, such as --precision bf16",
     "--max-batch-size": "--batch 1..N",
 }
-"""What to write instead of flags that other tools have."""
+"""Flags of other tools -> the flag of this program."""
 
 
 class AdviseGroup(click.Group):

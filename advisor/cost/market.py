@@ -13,7 +13,7 @@ from advisor.records.prediction import Fleet, FloatArray, IndexArray
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeviceTerms:
-    """What the choice of plans and batches needs of each device's offers; arrays are (devices,).
+    """The terms of each device's offers by which plans and batches are chosen; arrays have shape (devices,).
 
     - `start_up_s`: the longest time from request to start, which counts against a deadline and is paid for
     - `cheapest`: the terms of the cheapest offer, for limits on money; None: money is not limited

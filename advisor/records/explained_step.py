@@ -44,9 +44,9 @@ class PredictedStep:
 class ExplainedGroup:
     """The part of a step in one family, module or phase, over all its calls.
 
-    - `time_s`: its share of the step; all groups add up to the step. Those of a timed step are its predicted parts, all
-      longer by the same factor. On a CPU this is kernels plus dispatch; on a GPU,
-      where host and device run in parallel, it is the slower of the two over the whole step
+    - `time_s`: its share of the step; all groups add up to the step. On a CPU this is kernels plus dispatch; on a GPU,
+      where host and device run in parallel, it is the slower of the two over the whole step. If the step was timed, all
+      predicted parts are scaled by measured / predicted time
     - `kernels_s`: less than `compute_s` + `memory_s` + `launch_s` where compute and memory overlap
     - `flops_per_byte`: arithmetic intensity; None if nothing is moved or computed
     - `ridge_flops_per_byte`: arithmetic intensity from which the unit that does most of the FLOP is compute-bound
