@@ -47,23 +47,28 @@ class Market:
 
     def __init__(self, selection: Selection, *, fleet: Fleet, billing: Billing | None = None) -> None:
         self.selection, self.fleet, self.billing = selection, fleet, billing or Billing()
-        self._terms: dict[tuple[bool, bool, float, float], OfferTerms] = {}
+        self._terms: dict[tuple[bool, bool, float, float], tuple[OfferTerms, OfferTerms]] = {}
 
     def terms(self, job: Job) -> OfferTerms:
         """Return the terms of each offer."""
-        key = job.assumed, job.requests_per_day is None, job.weight_bytes, job.trained_bytes
-        if key not in self._terms:
-            self._terms[key] = offer_terms(self.selection.priced, billing=self.billing, job=job)
-        return self._terms[key]
+        return self._terms_of(job)[0]
 
     def on_devices(self, job: Job) -> DeviceTerms:
         """Return the terms of each device."""
-        terms = self.terms(job)
+        terms, cheapest = self._terms_of(job)
         return DeviceTerms(
             start_up_s=latest_starts_s(terms, self.fleet),
-            cheapest=self._cheapest(terms),
+            cheapest=cheapest,
             most_machines=most_machines_on(terms, job.limits, self.fleet),
         )
+
+    def _terms_of(self, job: Job) -> tuple[OfferTerms, OfferTerms]:
+        """Return the terms of each offer, and those of each device's cheapest offer."""
+        key = job.assumed, job.requests_per_day is None, job.weight_bytes, job.trained_bytes
+        if key not in self._terms:
+            terms = offer_terms(self.selection.priced, billing=self.billing, job=job)
+            self._terms[key] = terms, self._cheapest(terms)
+        return self._terms[key]
 
     def _cheapest(self, terms: OfferTerms) -> OfferTerms:
         """Return the terms of each device's cheapest offer: of those that may win, with a trusted price first.
