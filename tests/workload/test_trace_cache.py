@@ -127,6 +127,13 @@ def test_a_change_in_another_variable_is_the_same_trace(name: str, monkeypatch: 
     assert trace_cache.read(request()) == SAVED
 
 
+def keep_trace_of(code: str, folder: Path) -> None:
+    """Run the code as the user's net.py, and keep a trace with what it read."""
+    with recorded_dependencies("net.py") as dependencies:
+        exec(compile(code, str(folder / "net.py"), "exec"))
+    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -137,9 +144,7 @@ def test_a_change_in_another_variable_is_the_same_trace(name: str, monkeypatch: 
     ],
 )
 def test_a_file_that_the_code_looked_for_and_that_is_there_now_is_another_trace(code: str, tmp_path: Path) -> None:
-    with recorded_dependencies("net.py") as dependencies:
-        exec(compile(code, str(tmp_path / "net.py"), "exec"))
-    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+    keep_trace_of(code, tmp_path)
     assert trace_cache.read(request()) == SAVED
     Path("big.flag").touch()
     assert trace_cache.read(request()) is None
@@ -154,9 +159,7 @@ def test_a_file_that_the_code_looked_for_and_that_is_there_now_is_another_trace(
     ],
 )
 def test_code_that_asks_a_program_or_a_server_is_traced_each_time(code: str, tmp_path: Path) -> None:
-    with recorded_dependencies("net.py") as dependencies:
-        exec(compile(code, str(tmp_path / "net.py"), "exec"))
-    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+    keep_trace_of(code, tmp_path)
     assert trace_cache.read(request()) is None
 
 
