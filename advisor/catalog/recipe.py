@@ -124,14 +124,18 @@ class _Keys:
         return choices[value]
 
     def recipe(self, trainer: str, *, model: Any, batch: str, options: Mapping[str, Any]) -> Recipe:
-        """Return the recipe; all keys that were not read are ignored."""
+        """Return the recipe; all keys that were not read are ignored, and LoRA's in a full fine-tuning."""
         if not isinstance(model, str):
             raise self.root.error(f"expected the model's name as text, found {model!r}", hint="name the model")
         micro_batch = self.count(batch)
         return Recipe(
             trainer=trainer,
             model=model,
-            options={name: value for name, value in options.items() if value is not None},
+            options={
+                name: value
+                for name, value in options.items()
+                if value is not None and not (name.startswith("lora_") and options["finetune"] == "full")
+            },
             batch=micro_batch,
             ignored=tuple(key for key in self.root.value if key not in self.known),
         )
@@ -152,8 +156,8 @@ def _axolotl(keys: _Keys) -> Recipe:
         batch="micro_batch_size",
         options={
             "finetune": method,
-            "lora_rank": keys.count("lora_r") if method != "full" else None,
-            "lora_targets": targets or None if method != "full" else None,
+            "lora_rank": keys.count("lora_r"),
+            "lora_targets": targets or None,
             "sequence": keys.count("sequence_len"),
             "packing": keys.flag("sample_packing") or None,
             "accumulate": keys.count("gradient_accumulation_steps"),
@@ -185,8 +189,8 @@ def _llama_factory(keys: _Keys) -> Recipe:
         batch="per_device_train_batch_size",
         options={
             "finetune": method,
-            "lora_rank": keys.count("lora_rank") or 8 if method != "full" else None,
-            "lora_targets": ("all-linear",) if "all" in targets else targets if method != "full" else None,
+            "lora_rank": keys.count("lora_rank") or 8,
+            "lora_targets": ("all-linear",) if "all" in targets else targets,
             "sequence": keys.count("cutoff_len") or 2048,
             "packing": keys.flag("packing") or None,
             "accumulate": keys.count("gradient_accumulation_steps"),
@@ -216,8 +220,8 @@ def _torchtune(keys: _Keys) -> Recipe:
         batch="batch_size",
         options={
             "finetune": method,
-            "lora_rank": model.count("lora_rank") if method != "full" else None,
-            "lora_targets": layers or None if method != "full" else None,
+            "lora_rank": model.count("lora_rank"),
+            "lora_targets": layers or None,
             "sequence": tokenizer.count("max_seq_len"),
             "packing": dataset.flag("packed") or None,
             "accumulate": keys.count("gradient_accumulation_steps"),

@@ -90,6 +90,15 @@ def test_a_file_of_llama_factory_says_how_it_fine_tunes(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_full_fine_tuning_has_no_adapters(tmp_path: Path) -> None:
+    llama_factory = LLAMA_FACTORY.replace("finetuning_type: lora\nlora_target: q_proj,v_proj", "finetuning_type: full")
+    torchtune = TORCHTUNE.replace("lora_llama3_1_8b", "llama3_1_8b")
+    for text in (llama_factory, AXOLOTL.replace("adapter: qlora", "adapter: ''"), torchtune):
+        found = recipe(tmp_path, text)
+        assert found.options["finetune"] == "full"
+        assert not {"lora_rank", "lora_targets"} & found.options.keys()
+
+
 def test_a_file_of_torchtune_says_how_it_fine_tunes(tmp_path: Path) -> None:
     found = recipe(tmp_path, TORCHTUNE)
     assert (found.trainer, found.model, found.batch) == ("torchtune", "meta-llama/Llama-3.1-8B", 2)
